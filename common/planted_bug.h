@@ -8,6 +8,7 @@
 #ifdef RINGMASTER_PLANTED_BUGS
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -35,9 +36,26 @@ enum class PlantedBug {
   kForgetsRelease,
   kForgetsKeys,
   kAcknowledgesUnstored,
+  kCubicDecisions,  // a cost that grows with the cube of the ring
+  kDelayIsSilence,  // what waited for the coordinator's loop
+  kFailsAtTheEnd,   // a job that is done, when the disk is full for long
+  kTakesAnyTerm,    // of a worker whose file is damaged
+  kDigestsBlind,    // after a rewind, or many steps
+  kRemovesUnread,   // a superseded checkpoint before two newer ones were read back
+  kRemovesFilesFirst,
+  kMergesNoCandidates,
+  kKeepsUnstored,  // a checkpoint
+  // What carries out its decisions.
+  kAnswersBeforeCommit,
+  kSendsOvertake,
+  kShowsUnstored,
+  kForgetsWithheld,
+  kForgetsUnsaved,
+  kForgetsSearches,
+  kTrustsCommits,
 };
 
-inline constexpr std::array<std::pair<PlantedBug, std::string_view>, 17> kPlantedBugs{{
+inline constexpr std::array<std::pair<PlantedBug, std::string_view>, 33> kPlantedBugs{{
     {PlantedBug::kFramesOfAnyGeneration, "frames_of_any_generation"},
     {PlantedBug::kAppliesAfterFence, "applies_after_fence"},
     {PlantedBug::kStartsAtLowest, "starts_at_lowest"},
@@ -55,17 +73,37 @@ inline constexpr std::array<std::pair<PlantedBug, std::string_view>, 17> kPlante
     {PlantedBug::kForgetsRelease, "forgets_release"},
     {PlantedBug::kForgetsKeys, "forgets_keys"},
     {PlantedBug::kAcknowledgesUnstored, "acknowledges_unstored"},
+    {PlantedBug::kCubicDecisions, "cubic_decisions"},
+    {PlantedBug::kDelayIsSilence, "delay_is_silence"},
+    {PlantedBug::kFailsAtTheEnd, "fails_at_the_end"},
+    {PlantedBug::kTakesAnyTerm, "takes_any_term"},
+    {PlantedBug::kDigestsBlind, "digests_blind"},
+    {PlantedBug::kRemovesUnread, "removes_unread"},
+    {PlantedBug::kRemovesFilesFirst, "removes_files_first"},
+    {PlantedBug::kMergesNoCandidates, "merges_no_candidates"},
+    {PlantedBug::kKeepsUnstored, "keeps_unstored"},
+    {PlantedBug::kAnswersBeforeCommit, "answers_before_commit"},
+    {PlantedBug::kSendsOvertake, "sends_overtake"},
+    {PlantedBug::kShowsUnstored, "shows_unstored"},
+    {PlantedBug::kForgetsWithheld, "forgets_withheld"},
+    {PlantedBug::kForgetsUnsaved, "forgets_unsaved"},
+    {PlantedBug::kForgetsSearches, "forgets_searches"},
+    {PlantedBug::kTrustsCommits, "trusts_commits"},
 }};
 
 // Of this thread's simulation.
 inline thread_local PlantedBug planted_bug = PlantedBug::kNone;
+// What its decisions cost: members looked up.
+inline thread_local uint64_t counted_work = 0;
 
 }  // namespace ringmaster
 
 #define RING_PLANTED(bug) (::ringmaster::planted_bug == ::ringmaster::PlantedBug::bug)
+#define RING_COUNT_WORK() (++::ringmaster::counted_work)
 
 #else
 
 #define RING_PLANTED(bug) false
+#define RING_COUNT_WORK() (static_cast<void>(0))
 
 #endif

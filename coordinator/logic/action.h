@@ -1,5 +1,5 @@
-// Everything that the logic can decide. Plain values; service/control_loop.h carries them out in
-// order.
+// Everything that the logic can decide. Plain values; coordinator/shell/executor.h carries them out
+// in order.
 //
 // What waits for which commit: writes (kIsWrite) go to the store in the order in which they were
 // decided, those of many events in one transaction. Every other action but a Note waits until each
@@ -8,10 +8,8 @@
 // handled while the disk writes. A write that fails keeps nothing back but what it says below.
 #pragma once
 
-#include <deque>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -50,12 +48,16 @@ struct InsertJob {
   JobRecord record;
 };
 struct InsertCheckpoint {
-  UploadId upload;  // that brought it
+  UploadId upload{};  // that brought it; none: the folder had it
   CheckpointRecord record;
   std::string digest;
 };
 struct RaiseTerm {
   uint64_t term = 0;
+};
+// Takes it out of the store; CheckpointRemoved says how that ended. Its files stay: RemoveFiles.
+struct RemoveCheckpoint {
+  CheckpointRecord record;
 };
 
 // The pieces of an upload may come, at most so many bytes of all files together.
@@ -88,13 +90,20 @@ struct FindCheckpoint {
   std::vector<CheckpointRecord> candidates;  // newest first
 };
 
+// Reads all of these back; CheckpointsRead follows, as an event of its own.
+struct ReadBack {
+  std::string job_id;
+  std::vector<CheckpointRecord> checkpoints;  // newest first
+};
+// The files of a checkpoint that is in no store any more.
+struct RemoveFiles {
+  std::string path;
+};
+
 // A change of state. If it cannot be written it is not published, an OK reply to the same event
 // becomes UNAVAILABLE, and it is tried again.
 struct SaveJob {
   JobRecord record;
-};
-struct RemoveCheckpoint {
-  CheckpointRecord record;
 };
 
 // Of a job's metrics. It is tried again until it is written; nothing waits for that.
@@ -138,38 +147,14 @@ struct Note {
 
 using Action =
     std::variant<Send, Admit, CloseSession, InsertJob, InsertCheckpoint, RaiseTerm, AdmitUpload,
-                 PlaceUpload, EndUpload, EndBench, FindCheckpoint, SaveJob, SaveMetrics,
-                 RemoveCheckpoint, SaveDrain, PublishJob, PublishWorkers, Reply, Note>;
+                 PlaceUpload, EndUpload, EndBench, FindCheckpoint, ReadBack, RemoveFiles, SaveJob,
+                 SaveMetrics, RemoveCheckpoint, SaveDrain, PublishJob, PublishWorkers, Reply, Note>;
 using Actions = std::vector<Action>;
 
 template <typename A>
 inline constexpr bool kIsWrite =
     std::is_same_v<A, InsertJob> || std::is_same_v<A, InsertCheckpoint> ||
     std::is_same_v<A, RaiseTerm> || std::is_same_v<A, SaveJob> || std::is_same_v<A, SaveMetrics> ||
-    std::is_same_v<A, SaveDrain>;
-
-// Carries actions out in the order in which they were decided, also when carrying one out leads to
-// more of them: for a store that writes at once. Thread-compatible: it belongs to whoever feeds the
-// logic.
-class ActionQueue {
- public:
-  // All of `actions` through `act`, and all that `act` adds by calling this meanwhile, after them.
-  // Inside of `act` it returns at once.
-  template <typename Act>
-  void CarryOut(Actions actions, const Act& act) {
-    for (Action& action : actions) waiting_.push_back(std::move(action));
-    if (std::exchange(busy_, true)) return;
-    while (!waiting_.empty()) {
-      const Action action = std::move(waiting_.front());
-      waiting_.pop_front();
-      act(action);
-    }
-    busy_ = false;
-  }
-
- private:
-  std::deque<Action> waiting_;
-  bool busy_ = false;
-};
+    std::is_same_v<A, SaveDrain> || std::is_same_v<A, RemoveCheckpoint>;
 
 }  // namespace ringmaster::coordinator

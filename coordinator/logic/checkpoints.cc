@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "common/job/metrics.h"
 
 namespace ringmaster::coordinator {
+namespace {
+
+constexpr size_t kReadBack = 2;
+
+}  // namespace
 
 const CheckpointRecord* BestOf(const CheckpointList& checkpoints, const v1::Watch& metric) {
   const CheckpointRecord* best = nullptr;
@@ -59,6 +65,38 @@ CheckpointList TakeSuperseded(const v1::ResolvedJob& job, const std::set<uint64_
   superseded.assign(checkpoints.begin(), kept);
   checkpoints.erase(checkpoints.begin(), kept);
   return superseded;
+}
+
+void Retirement::Add(CheckpointRecord superseded) {
+  const uint64_t step = superseded.ref.step();
+  waiting_[step] = std::move(superseded);
+}
+
+CheckpointList Retirement::Waiting() const {
+  CheckpointList waiting;
+  for (const auto& [step, record] : waiting_) waiting.push_back(record);
+  return waiting;
+}
+
+CheckpointList Retirement::TakeBack() {
+  CheckpointList waiting = Waiting();
+  waiting_.clear();
+  return waiting;
+}
+
+CheckpointList Retirement::Begin(const CheckpointList& kept) {
+  if (waiting_.empty() || !reading_.empty()) return {};
+  for (const auto& [step, record] : waiting_) reading_.insert(step);
+  const size_t count = std::min(kReadBack, kept.size());
+  return {kept.rbegin(), kept.rbegin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+CheckpointList Retirement::End() {
+  CheckpointList ended;
+  for (const uint64_t step : std::exchange(reading_, {})) {
+    if (auto record = waiting_.extract(step)) ended.push_back(std::move(record.mapped()));
+  }
+  return ended;
 }
 
 namespace {

@@ -40,6 +40,29 @@ void Keep(const CheckpointRecord& checkpoint, CheckpointList& checkpoints);
                                             const std::set<uint64_t>& pinned,
                                             CheckpointList& checkpoints);
 
+// Superseded checkpoints of a job, which are still there: none goes before the two newest others
+// were read back and found whole. What is superseded while a reading is under way waits for the
+// next one. A value, owned by Logic with the job; it reads nothing.
+class Retirement {
+ public:
+  void Add(CheckpointRecord superseded);
+  // Another one of its step came.
+  void Forget(uint64_t step) { waiting_.erase(step); }
+  // All that wait: they count again.
+  [[nodiscard]] CheckpointList TakeBack();
+  // By step.
+  [[nodiscard]] CheckpointList Waiting() const;
+  // What is to be read back so that those that wait may go, of `kept`, newest first; nothing while
+  // that is done, or nobody waits.
+  [[nodiscard]] CheckpointList Begin(const CheckpointList& kept);
+  // The reading has ended: those that it was for, oldest first. They wait no more.
+  [[nodiscard]] CheckpointList End();
+
+ private:
+  std::map<uint64_t, CheckpointRecord> waiting_;  // by step
+  std::set<uint64_t> reading_;                    // steps for which others are read back
+};
+
 // What the holders of a job's snapshots reported of them, each over its own session: the SHA-256 of
 // the manifest that a checkpoint of that step must have. Of every step of which a member says that
 // it holds a copy, since an upload of it may come, and of the newest few others. A value, owned by

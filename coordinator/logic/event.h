@@ -118,7 +118,7 @@ struct JobInserted {
   Status status;
 };
 struct CheckpointInserted {
-  UploadId upload;
+  UploadId upload{};  // none: nobody brought it, the folder had it
   CheckpointRecord record;
   std::string digest;
   Status status;
@@ -131,10 +131,16 @@ struct CheckpointFound {
   std::string digest;                // hex, in its manifest
   std::vector<std::string> skipped;  // one sentence each, newest first
 };
-// A RemoveCheckpoint was not carried out: `why` says which newer one cannot take its place.
-struct CheckpointRetained {
-  CheckpointRecord record;
+// Answers ReadBack: all of them are whole, or `why` says which one is not, or why nobody could
+// look.
+struct CheckpointsRead {
+  std::string job_id;
   std::string why;
+};
+// What became of a RemoveCheckpoint.
+struct CheckpointRemoved {
+  CheckpointRecord record;
+  Status status;
 };
 struct TermRaised {
   uint64_t term = 0;
@@ -143,9 +149,10 @@ struct TermRaised {
 // Time passed; at least ten a second.
 struct Tick {};
 
-using Event = std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked,
-                           GraphAsked, FetchAsked, DrainAsked, BenchAsked, BenchDropped,
-                           UploadAsked, UploadVerified, UploadPlaced, UploadClosed, CheckpointFound,
-                           JobInserted, CheckpointInserted, CheckpointRetained, TermRaised, Tick>;
+using Event =
+    std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked, GraphAsked,
+                 FetchAsked, DrainAsked, BenchAsked, BenchDropped, UploadAsked, UploadVerified,
+                 UploadPlaced, UploadClosed, CheckpointFound, JobInserted, CheckpointInserted,
+                 CheckpointsRead, CheckpointRemoved, TermRaised, Tick>;
 
 }  // namespace ringmaster::coordinator

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,9 +38,14 @@ class Job {
 
   JobRecord record;
   CheckpointList checkpoints;
-  std::unique_ptr<Run> run;        // while it is on workers
-  SnapshotReports snapshots;       // of the run
-  std::vector<std::string> folds;  // of one that is divided: their ids, in their order
+  Retirement retirement;  // of those that were superseded
+  // Steps of checkpoints that are nothing to go back to, until the store forgot them; those that it
+  // could not forget yet.
+  std::map<uint64_t, std::optional<CheckpointRecord>> distrusted;
+  std::chrono::milliseconds forget_at{0};  // not before then
+  std::unique_ptr<Run> run;                // while it is on workers
+  SnapshotReports snapshots;               // of the run
+  std::vector<std::string> folds;          // of one that is divided: their ids, in their order
 
   [[nodiscard]] const std::string& id() const { return record.id(); }
   [[nodiscard]] v1::JobState state() const { return record.status.state(); }

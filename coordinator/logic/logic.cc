@@ -48,6 +48,7 @@ Actions Logic::Restore(const Restored& restored, Now now) {
     Keep(checkpoint, job->checkpoints);
     job->DescribeCheckpoints();
   }
+  for (const StrayCheckpoint& stray : restored.strays) Adopt(stray);
   for (auto& [number, job] : jobs_) {
     if (!IsFinal(job.record.status.state())) unfinished_[number] = &job;
     if (Job* const parent = Find(job.record.status.fold_of())) {
@@ -249,6 +250,7 @@ void Logic::On(const Tick&) {
   for (Job* const each : Unfinished()) {
     Job& job = *each;
     if (job.divided()) SubmitNextFold(job);  // when the store had failed
+    ForgetDistrusted(job);                   // likewise
     if (!job.run) {
       if (job.unshown()) job.ShowSoon();
       continue;

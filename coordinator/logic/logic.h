@@ -1,4 +1,4 @@
-// The coordinator's brain: Step(event, now) -> actions. Owned by ControlLoop, loop thread only. It
+// The coordinator's brain: Step(event, now) -> actions. Owned by Executor, loop thread only. It
 // has no gRPC, threads, clock, disk or logging: what happened comes in as an event, what is to be
 // done goes out as actions in order, and every decision carries its reason.
 //
@@ -34,6 +34,7 @@ struct Restored {
   std::vector<JobRecord> jobs;
   std::vector<CheckpointRecord> checkpoints;
   std::vector<DrainRecord> drains;
+  std::vector<StrayCheckpoint> strays;
   std::vector<std::string> taken_ids;  // of jobs that left something, though the store forgot them
 };
 
@@ -65,9 +66,9 @@ class Logic {
   };
 
   // One event each: logic_workers.cc has who attaches and leaves, and what workers say of their
-  // jobs, logic_clients.cc the requests of clients, logic_checkpoints.cc checkpoints that come in
-  // and which of them stay, logic.cc the rest, with workers that are measured without a job;
-  // logic_jobs.cc carries a job along, and one that is divided.
+  // jobs, logic_clients.cc the requests of clients, logic_checkpoints.cc checkpoints that come in,
+  // logic_retention.cc which of them stay, logic.cc the rest, with workers that are measured
+  // without a job; logic_jobs.cc carries a job along, and one that is divided.
   void On(const SessionOpened& event);
   void On(const WorkerSaid& event);
   void On(const SessionClosed& event);
@@ -85,7 +86,8 @@ class Logic {
   void On(const JobInserted& event);
   void On(const CheckpointInserted& event);
   void On(const CheckpointFound& event);
-  void On(const CheckpointRetained& event);
+  void On(const CheckpointsRead& event);
+  void On(const CheckpointRemoved& event);
   void On(const TermRaised& event);
   void On(const Tick& event);
 
@@ -139,8 +141,16 @@ class Logic {
   void NameSlow(v1::ListWorkersResponse* view);
   void SetNow(Now now);
   void Excuse(std::chrono::milliseconds late);
+  // It goes into the store, when it is its job's; else it is left as it is.
+  void Adopt(const StrayCheckpoint& stray);
   void DropOldCheckpoints(Job& job);
   void DropDistrusted(Job& job, uint64_t step);
+  // Those that wait for it may go when what is read back is whole.
+  void Retire(Job& job);
+  void Retain(Job& job, const CheckpointRecord& record, const std::string& why);
+  // The store could not be written when they were to go: again.
+  void ForgetDistrusted(Job& job);
+  [[nodiscard]] bool Arrives(const Job& job, uint64_t step) const;
   // Those of the job that another one that has not ended begins with, or goes on with until it has
   // a checkpoint of its own.
   [[nodiscard]] std::set<uint64_t> PinnedSteps(const std::string& job_id) const;

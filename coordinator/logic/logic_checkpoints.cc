@@ -1,5 +1,5 @@
-// The part of Logic that takes in checkpoints: who may write one, whose word must confirm it, and
-// which stay.
+// The part of Logic that takes in checkpoints: who may write one, and whose word must confirm it.
+// Which stay: logic_retention.cc.
 //
 // An upload is received, waits until it is confirmed, and is placed; what is refused on the way was
 // never where anybody looks. It is confirmed when its manifest is the one that its writer and
@@ -16,6 +16,7 @@
 
 #include "common/job/metrics.h"
 #include "common/job/resolve.h"
+#include "common/planted_bug.h"
 #include "common/sha256.h"
 #include "coordinator/logic/logic.h"
 
@@ -367,12 +368,18 @@ void Logic::EndOverdueUploads() {
 }
 
 void Logic::On(const CheckpointInserted& event) {
-  if (!event.status.ok()) return End(event.upload, {event.status, "STORE_UNAVAILABLE"});
+  if (event.upload == UploadId{})
+    return;  // if it could not be stored, the next reign finds it again
+  if (!event.status.ok() && !RING_PLANTED(kKeepsUnstored)) {
+    return End(event.upload, {event.status, "STORE_UNAVAILABLE"});
+  }
   Job* job = Find(event.record.job_id);
   if (job == nullptr) return End(event.upload, NoSuchJob(event.record.job_id));
   const CheckpointRecord* known = FindStep(job->checkpoints, event.record.ref.step());
   const bool news = known == nullptr || SaysMore(event.record, *known);
   Keep(event.record, job->checkpoints);
+  job->retirement.Forget(event.record.ref.step());
+  job->distrusted.erase(event.record.ref.step());
   if (news) {
     job->Tell({event_type::kCheckpointSaved, Severity::kInfo, Describe(event.record)});
   }
@@ -385,74 +392,10 @@ void Logic::On(const CheckpointInserted& event) {
   Advance(*job, {});
 }
 
-// What may be made of wrong bits.
-void Logic::DropDistrusted(Job& job, uint64_t step) {
-  while (!job.checkpoints.empty() && job.checkpoints.back().ref.step() > step) {
-    job.Tell({event_type::kCheckpointRemoved, Severity::kWarning,
-              fmt::format("step {}: not every member had reported its digest",
-                          job.checkpoints.back().ref.step())});
-    actions_.push_back(RemoveCheckpoint{job.checkpoints.back()});
-    job.checkpoints.pop_back();
-  }
-  job.snapshots.ForgetAfter(step);
-  std::vector<UploadId> spoilt;
-  for (const auto& [id, upload] : uploads_) {
-    const bool ends = upload.begin.job_id() == job.record.id() && upload.begin.step() > step &&
-                      upload.stage != Upload::Stage::kPlacing;
-    if (ends) spoilt.push_back(id);
-  }
-  for (const UploadId id : spoilt) {
-    End(id, {FailedPrecondition(
-                 "the job goes back to step {} or before: a worker's state was wrong", step),
-             "STATE_DIFFERS"});
-  }
-  if (job.checkpoints.empty()) job.record.status.clear_checkpoint();
-  job.record.status.clear_best_checkpoint();
-  job.DescribeCheckpoints();
-  job.run->ForgetKept(job.record.status.checkpoint());
-}
-
-void Logic::DropOldCheckpoints(Job& job) {
-  const std::set<uint64_t> pinned = PinnedSteps(job.record.id());
-  for (CheckpointRecord& superseded :
-       TakeSuperseded(*job.record.resolved, pinned, job.checkpoints)) {
-    job.Tell({event_type::kCheckpointRemoved, Severity::kInfo,
-              fmt::format("step {}: {} others are kept", superseded.ref.step(),
-                          job.checkpoints.size())});
-    actions_.push_back(RemoveCheckpoint{std::move(superseded)});
-  }
-}
-
-std::set<uint64_t> Logic::PinnedSteps(const std::string& job_id) const {
-  std::set<uint64_t> steps;
-  for (const auto& [number, job] : unfinished_) {
-    const Job& other = *job;
-    const v1::JobStatus& status = other.record.status;
-    if (!status.resumes_job().empty()) continue;
-    std::optional<v1::InitSource> init;
-    if (other.run) init = other.run->init();
-    if (!init && other.record.resolved) init = other.record.resolved->init();
-    if (init && init->checkpoint().job_id() == job_id) steps.insert(init->checkpoint().step());
-    if (!other.checkpoints.empty() || !other.record.resolved) continue;
-    const v1::CheckpointSource& continued = other.record.resolved->continues();
-    if (continued.job_id() == job_id) steps.insert(continued.step());
-  }
-  return steps;
-}
-
 void Logic::On(const CheckpointFound& event) {
   Job* job = Find(event.job_id);
   if (job == nullptr || !job->run) return;  // it ended meanwhile
   Advance(*job, job->run->OnCheckpointFound(event, now_));
-}
-
-void Logic::On(const CheckpointRetained& event) {
-  Job* job = Find(event.record.job_id);
-  if (job == nullptr) return;
-  Keep(event.record, job->checkpoints);
-  job->Tell({event_type::kCheckpointRetained, Severity::kWarning,
-             fmt::format("step {}: {}", event.record.ref.step(), event.why)});
-  job->Save();
 }
 
 }  // namespace ringmaster::coordinator

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/job/metrics.h"
+#include "common/planted_bug.h"
 #include "coordinator/logic/logic.h"
 #include "coordinator/logic/scheduler.h"
 
@@ -130,9 +131,15 @@ void Logic::Advance(Job& job, Fault fault) {
 }
 
 // The job's own checkpoints, newest first, then those of the one that it resumes, then the one that
-// it continues: other steps of that job are no states of this one.
+// it continues: other steps of that job are no states of this one. Of its own also those that were
+// superseded by others that may not be whole, and are still there. None of them goes while they are
+// looked at, unless two newer ones are whole: then one of these is found.
 Fault Logic::Search(Job& job) {
-  std::vector<CheckpointRecord> candidates(job.checkpoints.rbegin(), job.checkpoints.rend());
+  CheckpointList own = job.checkpoints;
+  CheckpointList superseded = job.retirement.Waiting();
+  if (RING_PLANTED(kMergesNoCandidates)) superseded.clear();
+  for (const CheckpointRecord& record : superseded) Keep(record, own);
+  std::vector<CheckpointRecord> candidates(own.rbegin(), own.rend());
   if (const Job* other = Find(job.record.status.resumes_job()); other != nullptr) {
     candidates.insert(candidates.end(), other->checkpoints.rbegin(), other->checkpoints.rend());
   }

@@ -142,4 +142,12 @@ struct CheckpointRecord {
   bool best = false;  // by checkpoint.best, of all states before it
 };
 
+// A whole checkpoint of a known job in the folder that the store does not know: it is older than
+// the folder.
+struct StrayCheckpoint {
+  std::string job_id;
+  v1::CheckpointRef ref;
+  std::string result_digest;  // hex, as its manifest says
+};
+
 }  // namespace ringmaster::coordinator

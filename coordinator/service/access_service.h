@@ -11,7 +11,7 @@
 #include "coordinator/access/access.h"
 #include "coordinator/service/gate.h"
 #include "coordinator/service/open_calls.h"
-#include "coordinator/service/store_trouble.h"
+#include "coordinator/shell/store_trouble.h"
 #include "ringmaster/v1/access.grpc.pb.h"
 
 namespace ringmaster::coordinator {

@@ -1,33 +1,29 @@
-// The one thread that owns the logic: takes events, calls Step, carries out the actions in order,
-// behind the commits that action.h says. Owned by the daemon. Post, Ask, Run and ReadMetrics are
-// thread-safe; everything else is on the loop thread. Files it leaves to the disk thread, the store
-// to another one. It decides nothing, but for one rule: what cannot be stored is neither shown nor
-// acknowledged.
+// The one thread that owns the executor (shell/executor.h), and with it the logic: what comes waits
+// for it in a bounded queue. Owned by the daemon. Post, Ask, Run and ReadMetrics are thread-safe;
+// everything else is on the loop thread. Files it leaves to the disk thread, the store to another
+// one. It decides nothing.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "common/loop.h"
 #include "common/status.h"
-#include "coordinator/logic/logic.h"
-#include "coordinator/service/bench_table.h"
-#include "coordinator/service/checkpoint_retirement.h"
-#include "coordinator/service/group_commit.h"
-#include "coordinator/service/loop_waits.h"
-#include "coordinator/service/session_table.h"
+#include "coordinator/service/loop_seams.h"
 #include "coordinator/service/status_board.h"
-#include "coordinator/service/store_trouble.h"
-#include "coordinator/service/upload_table.h"
+#include "coordinator/service/store_thread.h"
+#include "coordinator/shell/executor.h"
 #include "coordinator/store/checkpoint_folder.h"
 #include "coordinator/store/store.h"
+#include "ringmaster/v1/jobs.pb.h"
 
 namespace ringmaster::coordinator {
 
@@ -35,6 +31,33 @@ namespace ringmaster::coordinator {
 [[nodiscard]] inline Status Stopping() {
   return absl::UnavailableError("the coordinator is stopping or overloaded; try again");
 }
+
+// How long events waited for the thread that decides, counted by size, as
+// CoordinatorFigures.loop_waits has it. Thread-safe.
+class LoopWaits {
+ public:
+  using Duration = std::chrono::steady_clock::duration;
+
+  void Add(Duration waited) { counts_[EntryOf(waited)].fetch_add(1, std::memory_order_relaxed); }
+
+  void Show(v1::CoordinatorFigures& figures) const {
+    figures.clear_loop_waits();
+    for (const auto& count : counts_) figures.add_loop_waits(count.load(std::memory_order_relaxed));
+  }
+
+ private:
+  static constexpr size_t kEntries = 84;  // up to half a minute
+  static constexpr double kFirst = 16e-6;
+  static constexpr double kEachOctave = 4;
+
+  static size_t EntryOf(Duration waited) {
+    const double ratio = std::chrono::duration<double>(waited).count() / kFirst;
+    if (ratio < 1) return 0;
+    return std::min(kEntries - 1, static_cast<size_t>(kEachOctave * std::log2(ratio)));
+  }
+
+  std::array<std::atomic<uint64_t>, kEntries> counts_{};
+};
 
 class ControlLoop {
  public:
@@ -76,78 +99,34 @@ class ControlLoop {
   [[nodiscard]] const LoopWaits& waits() const { return waits_; }
 
  private:
-  // Of the writes of one event: whether one failed.
-  struct Outcome {
-    bool failed = false;
-  };
-  // Who asked, when the event is a question.
-  struct Asked {
-    std::function<void(const Reply&)> done;
-    bool answered = false;  // or will be
-  };
   using PostTask = std::function<bool(std::function<void()>)>;
 
   // Lets the next large event in before `task`; `post` says whether that will run.
   [[nodiscard]] Status PostSized(size_t bytes, std::function<void()> task, const PostTask& post);
   [[nodiscard]] Status PostEvent(size_t bytes, std::function<void()> task);
   void Handle(const Event& event);
-  // What follows from a write that has ended.
-  void Follow(const Event& event, const std::shared_ptr<Asked>& asked);
-  void CarryOut(Actions actions);
-  template <typename A>
-  void CarryOutOne(A& action);
-  // Writes.
-  void Do(const InsertJob& action);
-  void Do(const InsertCheckpoint& action);
-  void Do(const RaiseTerm& action);
-  void Do(const SaveJob& action);
-  void Do(const SaveMetrics& action);
-  void Do(const SaveDrain& action);
-  // The others.
-  void Do(const Send& action);
-  void Do(const Admit& action);
-  void Do(const CloseSession& action);
-  void Do(const AdmitUpload& action);
-  void Do(const PlaceUpload& action);
-  void Do(const EndUpload& action);
-  void Do(const EndBench& action);
-  void Do(const FindCheckpoint& action);
-  void Do(const RemoveCheckpoint& action);
-  void Do(const PublishJob& action);
-  void Do(const PublishWorkers& action);
-  void Do(const Reply& action);
-  void Do(const Note& action);
+  [[nodiscard]] Executor::Arrival Arrived();
+  // Does what waited for a commit that has ended. It is posted by its end, where there is room.
+  void Collect();
+  // Waits until nothing waits for a commit, and does it all here: the loop does not run.
+  void Finish();
   void OnTick();
-  void SaveUnsaved();
-  void OnSaved(const JobRecord& record, const Status& status);
-  void OnMetricsSaved(const SaveMetrics& saved, const Status& status);
-  [[nodiscard]] Now ReadClocks() const;
-  [[nodiscard]] Status Judge(const Status& status, const std::string& what);
   [[nodiscard]] Metrics LoadMetrics(const v1::GetMetricsRequest& request);
-  [[nodiscard]] Refusal IfStored(const Refusal& refusal) const;
 
   const Hands hands_;
-  const std::string secret_;  // that tickets of generations are made from; never leaves here
   std::atomic<size_t> waiting_bytes_{0};  // of large events
   std::atomic<int> waiting_reads_{0};     // of metrics
   LoopWaits waits_;
   std::atomic<size_t> waiting_events_{0};
-  Logic logic_;
   std::chrono::steady_clock::time_point came_;  // the event that is handled, or was last
   int row_ = 0;  // of events, each of which came before the last ended
-  // Of the event being handled.
-  std::shared_ptr<Outcome> outcome_;
-  std::shared_ptr<Asked> asked_;  // null: it is no question
-  // Changes that could not be stored yet, and the views that wait for them, by job.
-  std::map<std::string, JobRecord> unsaved_;
-  std::map<std::string, JobView> withheld_;
-  std::map<std::string, MetricBatch> unsaved_metrics_;
-  std::vector<FindCheckpoint> put_off_;  // searches that the disk thread could not take
-  bool saving_unsaved_ = false;
-  StoreTrouble trouble_;
   std::chrono::steady_clock::time_point sessions_seen_;  // stuck ones were looked for
-  CheckpointRetirement retirement_;
-  GroupCommit commits_;
+  SystemClock clock_;
+  ProcessLog log_;
+  OpenStreams streams_;
+  DiskThread disk_;
+  StoreThread store_;
+  Executor executor_;
   Loop loop_;  // last: its thread uses everything above
 };
 

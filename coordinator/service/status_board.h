@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "common/mutex.h"
-#include "coordinator/logic/action.h"
+#include "coordinator/shell/seams.h"
 #include "ringmaster/v1/jobs.pb.h"
 
 namespace ringmaster::coordinator {
 
-class StatusBoard {
+class StatusBoard : public Board {
  public:
   using View = std::shared_ptr<const JobView>;
 
@@ -27,11 +27,9 @@ class StatusBoard {
     virtual void OnChange() = 0;
   };
 
-  void Publish(JobView view);
-  void PublishWorkers(v1::ListWorkersResponse workers);
-  // A sentence while the store cannot be written, and what is shown is older than what is; else
-  // empty.
-  void NoteStoreTrouble(const std::string& trouble);
+  void Publish(JobView view) override;
+  void PublishWorkers(v1::ListWorkersResponse workers) override;
+  void NoteStoreTrouble(const std::string& trouble) override;
   // `told` hears whether there is such trouble: at once, and from the writer's thread when that
   // changes. Before that thread starts.
   void WatchStore(std::function<void(bool trouble)> told);

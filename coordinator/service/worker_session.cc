@@ -9,8 +9,6 @@
 namespace ringmaster::coordinator {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t kMaxOutgoing = 256;
 // A worker that takes nothing for so long is lost, whatever its lease.
 constexpr std::chrono::seconds kWriteLimit{10};
@@ -73,7 +71,7 @@ void WorkerSession::Send(const v1::CoordinatorMessage& message) {
   if (full) Cancel(fmt::format("it does not read its messages, {} wait", kMaxOutgoing));
 }
 
-void WorkerSession::CancelIfStuck(Clock::time_point now) {
+void WorkerSession::CancelIfStuck(std::chrono::steady_clock::time_point now) {
   {
     MutexLock lock(mu_);
     if (!waits_since_ || now - *waits_since_ < kWriteLimit) return;
@@ -98,11 +96,11 @@ void WorkerSession::Flush() {
   if (writing_ || finished_) return;
   if (!outgoing_.empty()) {
     writing_ = true;
-    waits_since_ = Clock::now();
+    waits_since_ = std::chrono::steady_clock::now();
     StartWrite(&outgoing_.front());
   } else if (ending_) {
     finished_ = true;
-    waits_since_ = Clock::now();
+    waits_since_ = std::chrono::steady_clock::now();
     Finish(end_);
   }
 }

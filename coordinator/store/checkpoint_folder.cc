@@ -2,14 +2,13 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "common/amount.h"
 #include "common/files.h"
-#include "common/job/resolve.h"
 #include "common/sha256.h"
 #include "coordinator/logic/logic.h"
 #include "coordinator/store/checkpoint_reader.h"
@@ -41,44 +40,6 @@ StatusOr<Whole> ReadWhole(const std::string& path) {
   }
   whole.manifest = reader->manifest();
   return whole;
-}
-
-// Why it is none of its job's; empty when it is.
-std::string CheckStray(const CheckpointFolder::Stray& stray, const std::vector<JobRecord>& jobs) {
-  const auto job = std::find_if(jobs.begin(), jobs.end(), [&](const JobRecord& record) {
-    return record.id() == stray.job_id;
-  });
-  if (job == jobs.end() || !job->resolved) {
-    return fmt::format("job {} had not started yet when the store was copied", stray.job_id);
-  }
-  const std::string expected = Hex(job::ResultDigest(job->resolved->result()));
-  if (stray.result_digest == expected) return "";
-  return fmt::format("it is of another job that had the id {}: result_digest {}, expected {}",
-                     stray.job_id, stray.result_digest, expected);
-}
-
-// Of checkpoints in the folder that are not in the store.
-Status AdoptStrays(const CheckpointFolder& folder, Store& store, Restored& restored) {
-  CheckpointFolder::Known known;
-  for (const JobRecord& job : restored.jobs) known.jobs.insert(job.id());
-  for (const CheckpointRecord& checkpoint : restored.checkpoints) {
-    known.paths.insert(checkpoint.ref.path());
-  }
-  RING_ASSIGN_OR_RETURN(const CheckpointFolder::Swept swept, folder.Sweep(known));
-  for (const std::string& warning : swept.warnings) spdlog::warn("checkpoints: {}", warning);
-  restored.taken_ids = swept.unknown_jobs;
-  for (const CheckpointFolder::Stray& stray : swept.strays) {
-    if (const std::string why = CheckStray(stray, restored.jobs); !why.empty()) {
-      spdlog::warn("checkpoints: {} is not in the store, and it is left as it is: {}",
-                   stray.ref.path(), why);
-      continue;
-    }
-    const CheckpointRecord record{stray.job_id, stray.ref, false};
-    RING_RETURN_IF_ERROR(store.InsertCheckpoint(record));
-    restored.checkpoints.push_back(record);
-    spdlog::warn("checkpoints: {} was whole and not in the store: it is now", stray.ref.path());
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -125,7 +86,7 @@ void CheckpointFolder::Inspect(const std::string& job, const std::string& path,
   if (fs::path(path).filename() != FolderName(step)) {
     return leave(fmt::format("its manifest is of step {}", step));
   }
-  Stray& stray = swept.strays.emplace_back();
+  StrayCheckpoint& stray = swept.strays.emplace_back();
   stray.job_id = job;
   stray.ref.set_path(path);
   stray.ref.set_step(step);
@@ -221,7 +182,15 @@ StatusOr<Restored> LoadAll(Store& store, const CheckpointFolder& folder) {
   RING_ASSIGN_OR_RETURN(restored.jobs, store.LoadJobs());
   RING_ASSIGN_OR_RETURN(restored.checkpoints, store.LoadCheckpoints());
   RING_ASSIGN_OR_RETURN(restored.drains, store.LoadDrains());
-  RING_RETURN_IF_ERROR(AdoptStrays(folder, store, restored));
+  CheckpointFolder::Known known;
+  for (const JobRecord& job : restored.jobs) known.jobs.insert(job.id());
+  for (const CheckpointRecord& checkpoint : restored.checkpoints) {
+    known.paths.insert(checkpoint.ref.path());
+  }
+  RING_ASSIGN_OR_RETURN(CheckpointFolder::Swept swept, folder.Sweep(known));
+  for (const std::string& warning : swept.warnings) spdlog::warn("checkpoints: {}", warning);
+  restored.taken_ids = std::move(swept.unknown_jobs);
+  restored.strays = std::move(swept.strays);
   return restored;
 }
 

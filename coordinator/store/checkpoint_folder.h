@@ -15,6 +15,7 @@
 
 #include "common/ids.h"
 #include "common/status.h"
+#include "coordinator/logic/record.h"
 #include "coordinator/store/staged_checkpoint.h"
 
 namespace ringmaster::coordinator {
@@ -35,14 +36,8 @@ class CheckpointFolder {
     std::set<std::string> jobs;
     std::set<std::string> paths;  // of checkpoints
   };
-  // A whole checkpoint of a known job that the store does not know: it is older than the folder.
-  struct Stray {
-    std::string job_id;
-    v1::CheckpointRef ref;
-    std::string result_digest;  // hex, as its manifest says
-  };
   struct Swept {
-    std::vector<Stray> strays;
+    std::vector<StrayCheckpoint> strays;
     std::vector<std::string> unknown_jobs;  // that have a folder
     std::vector<std::string> warnings;      // a sentence for whatever was left alone
   };
@@ -74,8 +69,8 @@ class CheckpointFolder {
 };
 
 // All that `store` holds, before the control loop starts. A store that was restored from an older
-// copy knows less than the folder: checkpoints there that are whole and of their job go into it,
-// and ids of jobs that it lacks are taken.
+// copy knows less than the folder: checkpoints there that are whole are strays, of which the logic
+// decides, and ids of jobs that it lacks are taken.
 [[nodiscard]] StatusOr<Restored> LoadAll(Store& store, const CheckpointFolder& folder);
 
 }  // namespace ringmaster::coordinator

@@ -181,6 +181,9 @@ StatusOr<std::vector<DrainRecord>> SqliteStore::LoadDrains() {
 }
 
 Status SqliteStore::InsertJob(const JobRecord& job) {
+  // Nobody was told of one with this key whose insertion failed, though it was stored.
+  RING_RETURN_IF_ERROR(database_->Run("DELETE FROM jobs WHERE idempotency_key = ? AND number <> ?",
+                                      {job.idempotency_key, static_cast<int64_t>(job.number)}));
   return database_->Run(
       "INSERT INTO jobs (number, id, idempotency_key, spec_sha256, cancel_requested, status,"
       " resolved, events) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"

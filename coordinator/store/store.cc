@@ -14,6 +14,9 @@ struct Writer {
     return store.SaveMetrics(write.job_id, write.batch);
   }
   Status operator()(const SaveDrain& write) const { return store.SaveDrain(write.record); }
+  Status operator()(const RemoveCheckpoint& write) const {
+    return store.RemoveCheckpoint(write.record);
+  }
   Status operator()(const WriteNothing&) const { return store.TryWrite(); }
   Store& store;
 };

@@ -1,6 +1,6 @@
 // What outlives the coordinator: its term, jobs with the history of their metrics, checkpoints and
 // drains. A call that returned OK is on disk. Nothing per step is written. Thread-compatible: on
-// the store's thread (service/group_commit.h) once that has started; owned by the daemon. Errors
+// the store's thread (service/control_loop.h) once that has started; owned by the daemon. Errors
 // are UNAVAILABLE: the caller does not acknowledge, and may try again.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace ringmaster::coordinator {
 struct WriteNothing {};
 // One of the writes below.
 using StoreWrite = std::variant<InsertJob, InsertCheckpoint, RaiseTerm, SaveJob, SaveMetrics,
-                                SaveDrain, WriteNothing>;
+                                SaveDrain, RemoveCheckpoint, WriteNothing>;
 
 class Store {
  public:
@@ -42,8 +42,8 @@ class Store {
   [[nodiscard]] virtual Status RaiseTerm(uint64_t term) = 0;
   // Writes to the disk what changes nothing: whether the store can be written.
   [[nodiscard]] virtual Status TryWrite() = 0;
-  // A new job; its number and id are new, or those of one whose insertion failed, which it
-  // replaces; its idempotency key must be new.
+  // A new job; its number and id, and its idempotency key, are new, or those of one whose insertion
+  // failed, which it replaces.
   [[nodiscard]] virtual Status InsertJob(const JobRecord& job) = 0;
   [[nodiscard]] virtual Status SaveJob(const JobRecord& job) = 0;
   // One of the same job and step is replaced.

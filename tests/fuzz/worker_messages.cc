@@ -15,6 +15,7 @@
 #include "common/check.h"
 #include "coordinator/logic/logic.h"
 #include "tests/fuzz/input.h"
+#include "tests/support/action_queue.h"
 #include "tests/support/cluster_messages.h"
 
 namespace ringmaster {
@@ -247,6 +248,10 @@ class Play {
     Step(CheckpointInserted{action.upload, action.record, action.digest, absl::OkStatus()});
   }
   void Do(const RaiseTerm& action) { Step(TermRaised{action.term}); }
+  void Do(const ReadBack& action) { Step(CheckpointsRead{action.job_id, ""}); }
+  void Do(const RemoveCheckpoint& action) {
+    Step(CheckpointRemoved{action.record, absl::OkStatus()});
+  }
   void Do(const PlaceUpload& action) {
     RING_CHECK(open_uploads_.contains(action.upload), "an upload that there is");
     placed_.push_back(action.upload);
@@ -274,7 +279,7 @@ class Play {
 
   Logic logic_{Options()};
   Now now_;
-  ActionQueue queue_;
+  testing::ActionQueue queue_;
   std::array<Seat, kWorkers> seats_;
   std::map<UploadId, uint64_t> open_uploads_;
   std::vector<UploadId> placed_;

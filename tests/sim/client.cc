@@ -33,11 +33,11 @@ void Client::Ask(coordinator::Event event, OnReply then, std::function<bool()> w
   };
   cluster_->network.Connect(kClientHost, kCoordinatorHost, life_, again,
                             [cluster = cluster_, event, answer](const ConnectionPtr& incoming) {
-                              const std::optional<coordinator::Reply> reply =
-                                  cluster->coordinator->Ask(event);
-                              if (!reply) return;
-                              incoming->Send(1, [answer, reply] { answer(*reply); });
-                              incoming->Finish(1, "done");
+                              cluster->coordinator->Ask(
+                                  event, [incoming, answer](const coordinator::Reply& reply) {
+                                    incoming->Send(1, [answer, reply] { answer(reply); });
+                                    incoming->Finish(1, "done");
+                                  });
                             });
 }
 

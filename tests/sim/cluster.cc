@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 namespace ringmaster::sim {
 namespace {
 
 constexpr Time kLook = milliseconds(50);
+constexpr uint64_t kMostTerm = uint64_t{1} << 30;  // no damaged file of a worker raises it
 
 }  // namespace
 
@@ -25,7 +27,7 @@ Cluster::~Cluster() = default;
 
 Verdict Cluster::Run() {
   BootCoordinator();
-  for (const uint32_t cores : plan.cores) AddHost(cores, false);
+  for (uint32_t i = 0; i < plan.workers; ++i) AddHost(plan.cores[i], false, i % plan.classes);
   for (const PlannedJob& job : plan.jobs) {
     world.After(job.at, nullptr, [this, job] { client.Submit(job); });
   }
@@ -62,10 +64,10 @@ void Cluster::KillCoordinator(Time back_after) {
   world.After(back_after, nullptr, [this] { BootCoordinator(); });
 }
 
-void Cluster::AddHost(uint32_t cores, bool odd) {
+void Cluster::AddHost(uint32_t cores, bool odd, uint32_t numerics_class) {
   const int host = kFirstWorkerHost + static_cast<int>(hosts.size());
   if (host >= kMaxHosts) return;
-  hosts[host] = {host, fmt::format("w{}", host), cores, odd, 0, 0};
+  hosts[host] = {host, fmt::format("w{}", host), cores, odd, numerics_class, 0, 0, 0};
   StartWorker(host);
 }
 
@@ -92,12 +94,19 @@ void Cluster::Heal() {
   if (std::exchange(healed, true)) return;
   world.Log("HEAL");
   store.set_full(false);
+  store.set_failing(SimStore::Failing::kNot);
+  loop_slow_until = Time(0);
   network.UnblockAll();
   world.Resume(coordinator->life());
   BootCoordinator();
   for (const auto& [host, unused] : hosts) {
     SimWorker& worker = WorkerAt(host);
-    if (worker.life()->alive) {
+    WorkerHost& file = hosts.at(host);
+    const bool damaged = file.true_term > 0;  // somebody mends it
+    if (damaged) file.highest_term = std::exchange(file.true_term, 0);
+    if (damaged && worker.life()->alive) {
+      Kill(host, false);
+    } else if (worker.life()->alive) {
       world.Resume(worker.life());
       worker.trainer().HangUntil(Time(0));
     } else {
@@ -122,6 +131,8 @@ std::string Cluster::Unfinished() const {
       return fmt::format("{} is {}: {}", promise.id, v1::JobState_Name(status.state()),
                          oracle.StatusOf(promise.id).value_or(status).reason());
     }
+    const std::optional<v1::JobStatus> shown = oracle.StatusOf(promise.id);
+    if (!shown || shown->state() != status.state()) return promise.id + " is shown as it was";
   }
   if (!healed) return "";
   for (const auto& [host, worker] : workers) {
@@ -148,6 +159,9 @@ void Cluster::CheckDone() {
   if (keys != store.jobs().size() || store.jobs().size() > plan.jobs.size()) {
     return world.Violate("rule 7: a job is there twice");
   }
+  if (store.term() > kMostTerm) {
+    return world.Violate(fmt::format("rule 12: the term jumped to {}", store.term()));
+  }
   if (Unfinished().empty()) {
     if (healed) return world.Stop();
     Heal();
@@ -162,6 +176,21 @@ Time Cluster::ShardTime(int host) {
   // Hosts differ, and now and then one is busy with something else.
   const int64_t percent = random.OneIn(40) ? 400 : random.Between(80, 120) + 10 * (host % 3);
   return plan.shard_time * percent / 100;
+}
+
+Time Cluster::CommitTime() {
+  if (healed) return microseconds(world.random().Between(100, 3'000));
+  if (plan.stalls && world.random().OneIn(60)) return seconds(world.random().Between(1, 4));
+  return microseconds(world.random().Between(100, plan.commit_most.count()));
+}
+
+Time Cluster::ReadTime() {
+  return microseconds(world.random().Between(1'000, plan.read_most.count()));
+}
+
+Time Cluster::LoopTime() {
+  if (world.now() >= loop_slow_until) return Time(0);
+  return milliseconds(world.random().Between(40, 120));
 }
 
 Time Cluster::TransferTime() { return microseconds(world.random().Between(500, 40'000)); }

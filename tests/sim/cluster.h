@@ -41,7 +41,7 @@ struct Cluster {
   // Processes.
   void BootCoordinator();
   void KillCoordinator(Time back_after);
-  void AddHost(uint32_t cores, bool odd);
+  void AddHost(uint32_t cores, bool odd, uint32_t numerics_class);
   void StartWorker(int host);
   void Kill(int host, bool silent);
   void Heal();
@@ -54,6 +54,9 @@ struct Cluster {
   // Costs of work.
   [[nodiscard]] Time ShardTime(int host);
   [[nodiscard]] Time TransferTime();
+  [[nodiscard]] Time CommitTime();
+  [[nodiscard]] Time ReadTime();  // of checkpoints that are read back
+  [[nodiscard]] Time LoopTime();  // of one event
 
   const Plan plan;
   World world;
@@ -61,6 +64,7 @@ struct Cluster {
   Oracle oracle;
   SimStore store;
   int64_t wall_offset_ms = 0;
+  Time loop_slow_until{0};
   bool healed = false;
 
   std::map<int, WorkerHost> hosts;

@@ -73,6 +73,12 @@ void Faults::StrikeWorker(const Fault& fault, int host) {
       return world.After(fault.lasts, nullptr, [&world, life] { world.Resume(life); });
     case FaultKind::kHangWorker:
       return worker.trainer().HangUntil(world.now() + 10 * fault.lasts);
+    case FaultKind::kDamageTerm: {
+      WorkerHost& file = cluster_->hosts.at(host);
+      if (file.true_term > 0 || file.highest_term == 0) return;
+      file.true_term = std::exchange(file.highest_term, uint64_t{1} << 40);
+      return KillFor(host, false, milliseconds(100));
+    }
     case FaultKind::kTerminateWorker:
       if (life->alive && !worker.leaving()) worker.Terminate();
       return;
@@ -136,7 +142,7 @@ void Faults::StrikeCoordinator(const Fault& fault, int host) {
       world.Pause(life);
       return world.After(fault.lasts, nullptr, [&world, life] { world.Resume(life); });
     case FaultKind::kDieAtWrite:
-      return cluster_->store.DieAtNextWrite(
+      return cluster_->store.DieAtNextCommit(
           fault.target % 3 == 0 ? SimStore::Moment::kBeforeWrite : SimStore::Moment::kAfterWrite,
           [this, fault] { cluster_->KillCoordinator(fault.lasts / 3); });
     case FaultKind::kFillDisk:  // interleaving 16
@@ -145,6 +151,20 @@ void Faults::StrikeCoordinator(const Fault& fault, int host) {
       return world.After(fault.lasts, nullptr, [this] {
         if (cluster_->world.now() >= disk_full_until_) cluster_->store.set_full(false);
       });
+    case FaultKind::kFailCommits:
+      cluster_->store.set_failing(fault.target % 2 == 0 ? SimStore::Failing::kStored
+                                                        : SimStore::Failing::kNotStored);
+      failing_until_ = std::max(failing_until_, world.now() + fault.lasts);
+      return world.After(fault.lasts, nullptr, [this] {
+        if (cluster_->world.now() < failing_until_) return;
+        cluster_->store.set_failing(SimStore::Failing::kNot);
+      });
+    case FaultKind::kLieOfDigest:
+      cluster_->coordinator->LetOneLie();
+      return;
+    case FaultKind::kSlowLoop:
+      cluster_->loop_slow_until = std::max(cluster_->loop_slow_until, world.now() + fault.lasts);
+      return;
     case FaultKind::kRestoreOlderStore:
       return RestoreOlderStore(fault.lasts);
     case FaultKind::kDamageCheckpoint:
@@ -176,7 +196,8 @@ void Faults::StrikeClients(const Fault& fault, int host) {
       [[fallthrough]];
     case FaultKind::kAddWorker:
       return cluster_->AddHost(static_cast<uint32_t>(1 + fault.target % 3),
-                               fault.kind == FaultKind::kAddOddWorker);
+                               fault.kind == FaultKind::kAddOddWorker,
+                               static_cast<uint32_t>(fault.target / 3 % cluster_->plan.classes));
     case FaultKind::kCancelJob:  // interleaving 20
       return cluster_->client.Cancel(fault.target);
     case FaultKind::kSubmitAgain:

@@ -35,7 +35,7 @@ class Faults {
 
   Cluster* const cluster_;
   std::map<Point, uint64_t> seen_;
-  Time disk_full_until_{0};
+  Time disk_full_until_{0}, failing_until_{0};
 };
 
 }  // namespace ringmaster::sim

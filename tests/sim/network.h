@@ -19,7 +19,7 @@ namespace ringmaster::sim {
 constexpr int kCoordinatorHost = 0;
 constexpr int kClientHost = 1;
 constexpr int kFirstWorkerHost = 2;
-constexpr int kMaxHosts = 16;
+constexpr int kMaxHosts = 40;
 
 class Connection;
 using ConnectionPtr = std::shared_ptr<Connection>;

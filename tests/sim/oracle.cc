@@ -12,6 +12,8 @@
 namespace ringmaster::sim {
 namespace {
 
+constexpr uint64_t kMostWork = 60;  // look-ups of members in one event, for each of them
+
 GenerationId IdOf(const v1::Generation& generation) {
   return {generation.term(), generation.counter()};
 }
@@ -28,15 +30,27 @@ uint64_t RewindsOf(const v1::JobStatus& status) {
 
 void Oracle::OnResolved(const std::string& job, const v1::ResolvedJob& resolved) {
   const auto known = jobs_.find(job);
-  if (known == jobs_.end()) {
-    jobs_[job] = {resolved, Hex(job::ResultDigest(resolved.result())),
-                  UndisturbedStates(resolved.result())};
-    return;
+  if (known != jobs_.end()) {
+    v1::ResultSpec before = known->second.resolved.result(), now = resolved.result();
+    if (before.SerializeAsString() == now.SerializeAsString()) return;
+    before.clear_class_maps();
+    now.clear_class_maps();
+    if (before.SerializeAsString() != now.SerializeAsString()) {
+      cluster_->world.Violate("job " + job + " was resolved again, to something else");
+    }
   }
-  if (known->second.resolved.result().SerializeAsString() !=
-      resolved.result().SerializeAsString()) {
-    cluster_->world.Violate("job " + job + " was resolved again, to something else");
-  }
+  Known& mine = jobs_[job];
+  mine.resolved = resolved;
+  mine.result_digest = Hex(job::ResultDigest(resolved.result()));
+  (void)HistoryOf(mine, resolved.result().class_maps());
+}
+
+const std::vector<StateHash>& Oracle::HistoryOf(Known& job, const ClassMaps& maps) {
+  std::string key;
+  for (const v1::ClassMap& map : maps) key += map.SerializeAsString() + "/";
+  const auto [place, fresh] = job.histories.try_emplace(key);
+  if (fresh) place->second = UndisturbedStates(job.resolved.result(), maps);
+  return place->second;
 }
 
 const std::string& Oracle::ResultDigestOf(const std::string& job) const {
@@ -47,10 +61,23 @@ void Oracle::CheckState(const std::string& job, uint64_t step, const std::string
                         const std::string& what) {
   const auto known = jobs_.find(job);
   if (known == jobs_.end()) return;
-  if (step >= known->second.states.size() || digest != DigestOf(known->second.states[step])) {
-    cluster_->world.Violate(fmt::format(
-        "rule 1: {} of {} at step {} is not the undisturbed run's state", what, job, step));
+  for (const auto& [maps, states] : known->second.histories) {
+    if (step < states.size() && digest == DigestOf(states[step])) return;
   }
+  cluster_->world.Violate(fmt::format(
+      "rule 1: {} of {} at step {} is not the undisturbed run's state", what, job, step));
+}
+
+void Oracle::CheckStateBy(const ClassMaps& maps, const std::string& job, uint64_t step,
+                          StateHash state, const std::string& what) {
+  const auto known = jobs_.find(job);
+  if (known == jobs_.end()) return;
+  const std::vector<StateHash>& states = HistoryOf(known->second, maps);
+  if (step < states.size() && state == states[step]) return;
+  cluster_->world.Violate(
+      fmt::format("rule 1: {} of {} at step {} is not the state of the undisturbed run by the same "
+                  "class maps",
+                  what, job, step));
 }
 
 void Oracle::OnHeard(const Who& who, const v1::CoordinatorMessage& message) {
@@ -122,7 +149,11 @@ void Oracle::OnApply(const Who& who, const std::string& job, const GenerationId&
   cluster_->world.Log(
       fmt::format("w{} applied: S({}) in {}", who.host, applied, generation.ToString()));
   ++counts_.applied;
-  CheckState(job, applied, DigestOf(state), fmt::format("step applied by w{}", who.host));
+  const auto start = starts_.find({job, generation});
+  if (start != starts_.end()) {
+    CheckStateBy(start->second.class_maps(), job, applied, state,
+                 fmt::format("step applied by w{}", who.host));
+  }
   if (generation < acknowledged_[who][job]) {
     cluster_->world.Violate(fmt::format("rule 2: w{} applies a step of {} after it acknowledged {}",
                                         who.host, generation.ToString(),
@@ -177,6 +208,12 @@ void Oracle::OnStart(const v1::Start& start) {
       cluster_->world.Violate("rule 4: two contents of generation " + generation.ToString());
     }
     known->second = start;
+  }
+  if (const auto known = jobs_.find(start.job_id()); known != jobs_.end()) {
+    (void)HistoryOf(known->second, start.class_maps());
+  }
+  if (start.class_maps(static_cast<int>(start.class_map())).step() > start.start_step()) {
+    cluster_->world.Violate("rule 4: " + generation.ToString() + " begins before its class map");
   }
   if (!start.digest().empty()) {
     CheckState(start.job_id(), start.start_step(), start.digest(), "Start");
@@ -241,9 +278,17 @@ void Oracle::OnPublished(const coordinator::JobView& view) {
   for (auto event = events.rbegin(); event != events.rend(); ++event) {
     if (event->number() <= shown.events) break;
     if (event->type() != coordinator::event_type::kUnforeseen) continue;
-    cluster_->world.Violate(fmt::format("rule 11: {} {}", status.job_id(), event->message()));
+    cluster_->world.Violate(fmt::format("rule 13: {} {}", status.job_id(), event->message()));
   }
   shown = {status, rewinds, events.empty() ? 0 : events.back().number(), false};
+  if (!cluster_->store.StatesOf(status.job_id()).contains(status.state())) {
+    cluster_->world.Violate(fmt::format("rule 11: {} is shown as {}, which was never stored",
+                                        status.job_id(), v1::JobState_Name(status.state())));
+  }
+  for (const v1::Event& event : view.events.all()) {
+    if (!cluster_->plan.only_load || event.type() != coordinator::event_type::kWorkerLost) continue;
+    cluster_->world.Violate("rule 12: load is taken for death: " + event.message());
+  }
   if (status.state() == v1::JOB_STATE_SUCCEEDED) CheckSucceeded(status.job_id());
   if (status.state() == v1::JOB_STATE_FAILED) {
     cluster_->world.Violate(fmt::format("rule 7: {} FAILED: {}", status.job_id(), status.reason()));
@@ -257,7 +302,18 @@ void Oracle::CheckSucceeded(const std::string& job) {
     cluster_->world.Violate("rule 9: " + job + " SUCCEEDED without its last checkpoint");
     return;
   }
-  CheckState(job, total, DigestOf(folder->second.state), "the last checkpoint");
+  const auto stored = cluster_->store.jobs().find(job);
+  if (stored == cluster_->store.jobs().end()) return;
+  CheckStateBy(stored->second.resolved->result().class_maps(), job, total, folder->second.state,
+               "the last checkpoint");
+}
+
+void Oracle::OnDecided(uint64_t work) {
+  const uint64_t members = cluster_->hosts.size();
+  const uint64_t most = kMostWork * cluster_->plan.jobs.size() * (members + 4);
+  if (work <= most) return;
+  cluster_->world.Violate(fmt::format(
+      "rule 12: one event cost {} look-ups of members, of {} there are", work, members));
 }
 
 void Oracle::OnCheckpoint(const std::string& job, uint64_t step, StateHash state) {

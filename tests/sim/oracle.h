@@ -1,7 +1,8 @@
 // What must hold whatever happens, checked as it happens against the undisturbed run. The first
 // broken rule ends the simulation. Owned by the Cluster; it sees everything and touches nothing.
 //
-//  1 every state that a worker applies, fetches, reports or uploads is the undisturbed run's
+//  1 every state that a worker applies, fetches, reports or uploads is the undisturbed run's by the
+//    class maps that it was started with
 //  2 a worker applies nothing of a generation older than one that it acknowledged a fence of
 //  3 members that run one generation are never more than one step apart
 //  4 a generation has one content, and only current members run it; no run begins below a state
@@ -14,7 +15,11 @@
 //  9 a job has SUCCEEDED only with its last checkpoint in store and folder
 // 10 members of a generation that end at a step boundary end at the same one: nobody begins a step
 //    behind it
-// 11 a job's run goes only from phase to phase as coordinator/logic/run/phase.h says
+// 11 nothing that is answered, sent or shown runs ahead of what is stored; a superseded checkpoint
+//    goes when two newer ones were read back, first from the store, and is searched until then
+// 12 a decision costs no more than some look-ups for each member; a worker's damaged file raises no
+//    term; load alone is nobody's death; digests that differ are seen (sim_coordinator.cc)
+// 13 a job's run goes only from phase to phase as coordinator/logic/run/phase.h says
 #pragma once
 
 #include <cstdint>
@@ -63,11 +68,17 @@ class Oracle {
   void OnPublished(const coordinator::JobView& view);
   void OnWorkers(const v1::ListWorkersResponse& workers) { workers_ = workers; }
   void OnCheckpoint(const std::string& job, uint64_t step, StateHash state);
+  void OnDecided(uint64_t work);  // one event: members that were looked up
   // An older copy of the store was put back: what it does not know is forgiven.
   void OnStoreRestored();
 
   [[nodiscard]] const std::string& ResultDigestOf(const std::string& job) const;
   [[nodiscard]] std::optional<v1::JobStatus> StatusOf(const std::string& job) const;
+  // Null: it has none.
+  [[nodiscard]] const v1::Start* NewestStart(const std::string& job) const {
+    const auto start = newest_starts_.find(job);
+    return start == newest_starts_.end() ? nullptr : &start->second;
+  }
   [[nodiscard]] const v1::ListWorkersResponse& workers() const { return workers_; }
   // Rule 9, for a job that is said to have succeeded.
   void CheckSucceeded(const std::string& job);
@@ -81,7 +92,8 @@ class Oracle {
   struct Known {
     v1::ResolvedJob resolved;
     std::string result_digest;
-    std::vector<StateHash> states;
+    // By the class maps, serialized: there are several where a class had no worker any more.
+    std::map<std::string, std::vector<StateHash>> histories;
   };
   struct Shown {
     v1::JobStatus status;
@@ -89,8 +101,13 @@ class Oracle {
     uint64_t events = 0;  // the number of the newest
     bool fresh = true;    // of this reign: nothing was shown yet
   };
+  // Of any maps that the job was ever started with.
   void CheckState(const std::string& job, uint64_t step, const std::string& digest,
                   const std::string& what);
+  // Of these.
+  void CheckStateBy(const ClassMaps& maps, const std::string& job, uint64_t step, StateHash state,
+                    const std::string& what);
+  const std::vector<StateHash>& HistoryOf(Known& job, const ClassMaps& maps);
   void OnFenceAck(const Who& who, const v1::FenceAck& ack);
   // `report` carries digests.
   template <typename Report>

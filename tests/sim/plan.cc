@@ -1,6 +1,8 @@
 #include "tests/sim/plan.h"
 
+#include <algorithm>
 #include <array>
+#include <utility>
 
 #include "tests/support/cluster_messages.h"
 
@@ -14,14 +16,15 @@ constexpr std::array<const char*, static_cast<size_t>(FaultKind::kCount)> kKinds
     "cut_coordinator",   "break_session", "clog",         "kill_coordinator",
     "pause_coordinator", "die_at_write",  "fill_disk",    "restore_older_store",
     "damage_checkpoint", "jump_clock",    "cancel_job",   "submit_again",
-    "kill_all",          "kill_pair",     "storm"};
+    "kill_all",          "kill_pair",     "storm",        "slow_loop",
+    "fail_commits",      "lie_of_digest", "damage_term"};
 constexpr std::array<const char*, static_cast<size_t>(Point::kCount)> kPoints = {
     "time",   "applied", "fence_sent", "fence_acked", "start_sent",
     "joined", "fetch",   "finished",   "upload",      "release"};
 
 // How often each kind is drawn, in order of FaultKind.
 constexpr std::array<uint64_t, static_cast<size_t>(FaultKind::kCount)> kWeights = {
-    12, 4, 8, 1, 3, 4, 5, 1, 5, 4, 4, 5, 4, 6, 5, 6, 3, 3, 2, 1, 2, 1, 1, 1, 2, 2, 1};
+    12, 4, 8, 1, 3, 4, 5, 1, 5, 4, 4, 5, 4, 6, 5, 6, 3, 3, 2, 1, 2, 1, 1, 1, 2, 2, 1, 2, 3, 0, 1};
 
 FaultKind DrawKind(Random& random) {
   uint64_t sum = 0;
@@ -110,22 +113,93 @@ std::vector<Fault> DrawStory(Random& random, uint64_t workers) {
   }
 }
 
-v1::JobSpec DrawSpec(Random& random, uint32_t workers, size_t number) {
+v1::JobSpec DrawSpec(Random& random, const Plan& plan, size_t number) {
   v1::JobSpec spec = testing::MakeSpec();
-  const auto shards = static_cast<uint32_t>(random.Between(4, 8));
+  const auto shards =
+      static_cast<uint32_t>(random.Between(4, 8) + (plan.workers > 6 ? plan.workers : 0));
   spec.set_batch(shards);
   spec.set_shards(shards);
   spec.set_steps(static_cast<uint64_t>(random.Between(6, 12)));
   spec.set_seed(random.Below(1'000'000) + number);
-  if (random.OneIn(4)) spec.mutable_workers()->set_min(2);
-  if (random.OneIn(4)) {
-    spec.mutable_workers()->set_max(static_cast<uint32_t>(random.Between(2, workers)));
+  const bool mixes = plan.classes > 1 && !random.OneIn(3);
+  if (mixes) {
+    spec.mutable_workers()->set_mix(random.OneIn(2) ? v1::MIX_FIXED : v1::MIX_FALLBACK);
+  }
+  if (plan.classes == 1 && random.OneIn(4)) spec.mutable_workers()->set_min(2);
+  if (!mixes && random.OneIn(4)) {
+    spec.mutable_workers()->set_max(static_cast<uint32_t>(random.Between(2, plan.workers)));
   }
   if (!random.OneIn(4)) {
     spec.mutable_checkpoint()->set_every_steps(static_cast<uint64_t>(random.Between(1, 4)));
     spec.mutable_checkpoint()->set_keep(static_cast<uint32_t>(random.Between(1, 3)));
   }
   return spec;
+}
+
+// More steps than anything that is kept by step keeps.
+void MakeLong(Random& random, Plan* plan) {
+  for (PlannedJob& job : plan->jobs) {
+    job.spec.set_steps(static_cast<uint64_t>(random.Between(70, 110)));
+  }
+  plan->shard_time /= 5;
+}
+
+// Everything is computed again, and a digest that was said the first time is wrong now.
+void MakeLie(Random& random, Plan* plan) {
+  plan->workers = 4;
+  plan->cores.assign(plan->workers, 1);
+  plan->classes = 1;
+  plan->commit_most = milliseconds(3);
+  plan->stalls = false;
+  plan->jobs.resize(1);
+  v1::JobSpec& spec = plan->jobs[0].spec;
+  spec.clear_workers();
+  spec.clear_checkpoint();
+  MakeLong(random, plan);
+  const uint64_t again = plan->workers * static_cast<uint64_t>(random.Between(68, 69));
+  const uint64_t lie = again + plan->workers * static_cast<uint64_t>(random.Between(2, 20));
+  plan->faults.push_back(
+      AtPoint(FaultKind::kKillAll, Point::kApplied, again, Time(0), 0, milliseconds(300)));
+  plan->faults.push_back(AtPoint(FaultKind::kLieOfDigest, Point::kApplied, lie, Time(0),
+                                 random.Below(10'000), Time(0)));
+}
+
+// Longer than every limit, which are shorter here, so that it does not take long.
+void AddOutage(Random& random, Time horizon, Plan* plan) {
+  coordinator::Options& options = plan->options;
+  for (auto* limit : {&options.fence_limit, &options.stop_limit, &options.release_limit,
+                      &options.stall_limit, &options.upload_limit, &options.ask_again_most}) {
+    *limit /= 10;
+  }
+  constexpr std::array kOutages = {FaultKind::kFillDisk, FaultKind::kFailCommits,
+                                   FaultKind::kKillCoordinator, FaultKind::kPauseCoordinator,
+                                   FaultKind::kCutCoordinator};
+  const Time lasts = options.upload_limit + seconds(random.Between(1, 20));
+  Fault fault =
+      AtTime(kOutages[random.Below(kOutages.size())],
+             microseconds(random.Between(1'000, horizon.count())), random.Below(10'000), lasts);
+  if (fault.kind == FaultKind::kKillCoordinator) fault.lasts *= 3;
+  plan->faults.push_back(fault);
+  plan->heal += lasts;
+  plan->limit += lasts;
+}
+
+// One job on four workers, and nothing happens.
+Plan MakeCalm(Random& random, Plan plan) {
+  plan.workers = 4;
+  plan.cores.assign(plan.workers, 1);
+  plan.shard_time = milliseconds(15);
+  PlannedJob& job = plan.jobs.emplace_back();
+  job.key = "key0";
+  job.spec = DrawSpec(random, plan, 0);
+  job.spec.clear_workers();
+  job.spec.set_batch(8);
+  job.spec.set_shards(8);
+  job.spec.set_steps(12);
+  job.at = milliseconds(150);
+  plan.heal = seconds(6);
+  plan.limit = plan.heal + seconds(180);
+  return plan;
 }
 
 }  // namespace
@@ -137,31 +211,50 @@ Plan MakePlan(uint64_t seed) {
   Random random(seed * 2 + 1);
   Plan plan;
   plan.seed = seed;
-  plan.workers = static_cast<uint32_t>(random.Between(3, 5));
+  if (seed == 0) return MakeCalm(random, std::move(plan));
+  plan.workers =
+      static_cast<uint32_t>(random.OneIn(20) ? random.Between(6, 16) : random.Between(2, 5));
+  if (random.OneIn(4)) plan.classes = static_cast<uint32_t>(random.Between(2, 3));
+  plan.classes = std::min(plan.classes, plan.workers);
   for (uint32_t i = 0; i < plan.workers; ++i) {
     plan.cores.push_back(static_cast<uint32_t>(random.OneIn(3) ? random.Between(2, 3) : 1));
   }
   plan.shard_time = microseconds(random.Between(4'000, 30'000));
-  const size_t jobs = random.OneIn(5) ? 2 : 1;
+  if (random.OneIn(3)) {
+    plan.commit_most = milliseconds(400);
+    plan.stalls = random.OneIn(3);
+  }
+  if (random.OneIn(4)) plan.read_most = seconds(4);
+  const size_t jobs = random.OneIn(5) ? static_cast<size_t>(random.Between(2, 4)) : 1;
   for (size_t i = 0; i < jobs; ++i) {
     PlannedJob& job = plan.jobs.emplace_back();
     job.key = "key" + std::to_string(i);
-    job.spec = DrawSpec(random, plan.workers, i);
+    job.spec = DrawSpec(random, plan, i);
     job.at = milliseconds(i == 0 ? random.Between(1, 300) : random.Between(1, 2000));
   }
-  // Seed 0 is the undisturbed run.
+  if (random.OneIn(30)) MakeLong(random, &plan);
   const Time horizon = milliseconds(random.Between(600, 4000));
-  const uint64_t faults = seed == 0 ? 0 : 1 + random.Below(random.OneIn(4) ? 12 : 5);
+  plan.heal = horizon + milliseconds(random.Between(500, 8000));
+  plan.limit = plan.heal + seconds(240);
+  if (random.OneIn(40)) {
+    plan.only_load = true;
+    plan.faults.push_back(AtTime(FaultKind::kSlowLoop, horizon / 4, 0, seconds(6)));
+    return plan;
+  }
+  if (random.OneIn(40)) {
+    MakeLie(random, &plan);
+    return plan;
+  }
+  const uint64_t faults = 1 + random.Below(random.OneIn(4) ? 12 : 5);
   for (uint64_t i = 0; i < faults; ++i) {
     plan.faults.push_back(DrawFault(random, horizon, plan.jobs[0].spec.steps(), plan.workers));
   }
-  if (seed != 0 && random.OneIn(3)) {
+  if (random.OneIn(3)) {
     for (const Fault& fault : DrawStory(random, plan.workers)) plan.faults.push_back(fault);
   }
-  plan.heal = horizon + milliseconds(random.Between(500, 8000));
-  plan.limit = plan.heal + seconds(180);
+  if (random.OneIn(20)) AddOutage(random, horizon, &plan);
   // Nothing is drawn for it, so that the other seeds mean what they meant.
-  if (seed % 50 == 49) FillDiskAtTheEnd(minutes(20), &plan);
+  if (seed % 50 == 49 && plan.workers < 6) FillDiskAtTheEnd(minutes(20), &plan);
   return plan;
 }
 

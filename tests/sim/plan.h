@@ -39,6 +39,10 @@ enum class FaultKind {
   kKillAll,      // every worker of the ring within one heartbeat
   kKillPair,     // coordinator and a worker together
   kStorm,        // three quick breaks in one second
+  kSlowLoop,     // the coordinator's loop needs long for each event, for a while
+  kFailCommits,  // of its store, which may hold what they wrote all the same
+  kLieOfDigest,  // one of a worker's reports comes with a digest that is not its state's
+  kDamageTerm,   // the file in which a worker keeps the highest term
   kCount,
 };
 
@@ -78,7 +82,13 @@ struct Plan {
   coordinator::Options options;
   uint32_t workers = 3;
   std::vector<uint32_t> cores;
+  uint32_t classes = 1;  // numerics classes of workers: host i is of class i modulo that
   Time shard_time{0};
+  // Of the coordinator's disk: commits, now and then one of seconds, and reading checkpoints back.
+  Time commit_most{3'000};
+  bool stalls = false;
+  Time read_most{40'000};
+  bool only_load = false;  // nothing but load happens: nobody is lost
   std::vector<PlannedJob> jobs;
   std::vector<Fault> faults;
   Time heal{0};   // no fault after this

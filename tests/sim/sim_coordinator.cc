@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <memory>
 #include <utility>
 #include <variant>
 
@@ -15,22 +18,25 @@ namespace {
 using namespace coordinator;  // its events and actions
 
 constexpr Time kTick = milliseconds(50);
+constexpr Time kSteady = seconds(1000);  // the steady clock when the world begins
 
 Status Gone() { return Error(absl::StatusCode::kUnavailable, "the coordinator is gone"); }
 
 }  // namespace
 
 SimCoordinator::SimCoordinator(Cluster* cluster, uint64_t reign)
-    : cluster_(cluster), life_(std::make_shared<Life>()), logic_(cluster->plan.options) {
+    : cluster_(cluster),
+      life_(std::make_shared<Life>()),
+      executor_(cluster->plan.options, {this, this, this, this, this, this}) {
   life_->name = fmt::format("coordinator#{}", reign);
 }
 
 SimCoordinator::~SimCoordinator() = default;
 
-coordinator::Now SimCoordinator::ReadClocks() const {
-  using std::chrono::duration_cast;
-  const auto steady = duration_cast<milliseconds>(cluster_->world.now()) + seconds(1000);
-  return {steady, 1'700'000'000'000 + steady.count() + cluster_->wall_offset_ms};
+Clock::Moment SimCoordinator::Read() const {
+  const auto steady = cluster_->world.now() + kSteady;
+  const int64_t shown = std::chrono::duration_cast<milliseconds>(steady).count();
+  return {steady, 1'700'000'000'000 + shown + cluster_->wall_offset_ms};
 }
 
 void SimCoordinator::Start() {
@@ -41,54 +47,90 @@ void SimCoordinator::Start() {
   restored.jobs = *cluster_->store.LoadJobs();
   restored.checkpoints = *cluster_->store.LoadCheckpoints();
   restored.drains = *cluster_->store.LoadDrains();
-  std::map<std::string, SimStore::Folder> known;
+  std::set<std::string> jobs, paths;
+  for (const JobRecord& job : restored.jobs) jobs.insert(job.id());
   for (const CheckpointRecord& checkpoint : restored.checkpoints) {
-    if (const auto at = cluster_->store.folders.find(checkpoint.ref.path());
-        at != cluster_->store.folders.end()) {
-      known.insert(*at);
+    paths.insert(checkpoint.ref.path());
+  }
+  for (const auto& [path, folder] : cluster_->store.folders) {
+    const std::string job = path.substr(0, path.find('/'));
+    if (!jobs.contains(job)) {
+      restored.taken_ids.push_back(job);
+    } else if (!paths.contains(path) && !folder.damaged) {
+      StrayCheckpoint& stray = restored.strays.emplace_back();
+      stray.job_id = job;
+      stray.ref.set_path(path);
+      stray.ref.set_step(folder.step);
+      stray.ref.set_sha256(ManifestSha256(folder.step, folder.state));
+      stray.result_digest = cluster_->oracle.ResultDigestOf(job);
     }
   }
-  cluster_->store.folders = std::move(known);  // what no row knows is swept away
   cluster_->network.Bind(kCoordinatorHost, life_);
-  CarryOut(logic_.Restore(restored, ReadClocks()));
+  executor_.Restore(restored);
   cluster_->world.After(kTick, life_, [this] { Tick(); });
 }
 
-void SimCoordinator::Tick() {
-  for (auto entry = unsaved_.begin(); entry != unsaved_.end();) {
-    if (!cluster_->store.SaveJob(entry->second).ok() || !life_->alive) break;
-    if (auto view = withheld_.extract(entry->first)) {
-      cluster_->oracle.OnPublished(view.mapped());
+// ---- the loop -----------------------------------------------------------------------------------
+
+void SimCoordinator::Post(std::function<void(const Executor::Arrival&)> run) {
+  waiting_.push_back({cluster_->world.due() + kSteady, std::move(run)});
+  RunNext();
+}
+
+void SimCoordinator::RunNext() {
+  while (!busy_ && life_->alive && (tick_due_ || !waiting_.empty())) {
+    busy_ = true;
+    counted_work = 0;
+    if (std::exchange(tick_due_, false)) {
+      executor_.OnTick(waiting_.empty() ? Read().steady : waiting_.front().came);
+    } else {
+      const Task task = std::move(waiting_.front());
+      waiting_.pop_front();
+      task.run({task.came, waiting_.empty() ? Logic::Next::kMayWait : Logic::Next::kComes});
     }
-    entry = unsaved_.erase(entry);
+    cluster_->oracle.OnDecided(counted_work);
+    busy_ = false;
+    const Time cost = cluster_->LoopTime();
+    if (cost == Time(0)) continue;
+    busy_ = true;
+    cluster_->world.After(cost, life_, [this] {
+      busy_ = false;
+      RunNext();
+    });
   }
-  for (auto entry = unsaved_metrics_.begin(); entry != unsaved_metrics_.end();) {
-    if (!cluster_->store.SaveMetrics(entry->first, entry->second).ok() || !life_->alive) break;
-    entry = unsaved_metrics_.erase(entry);
-  }
-  if (!life_->alive) return;
-  Handle(coordinator::Tick{});
+}
+
+void SimCoordinator::Tick() {
+  tick_due_ = true;
+  RunNext();
   cluster_->world.After(kTick, life_, [this] { Tick(); });
 }
 
 void SimCoordinator::Handle(const Event& event) {
-  write_failed_ = false;
-  CarryOut(logic_.Step(event, ReadClocks()));
+  Post([this, event](const Executor::Arrival& arrival) { executor_.Handle(event, arrival); });
 }
 
-std::optional<Reply> SimCoordinator::Ask(const Event& event) {
-  reply_ = {{Internal("bug: the event was not answered"), "INTERNAL"}, "", false};
-  Handle(event);
-  if (!life_->alive) return std::nullopt;
-  if (reply_.refusal.word == "INTERNAL") cluster_->world.Violate("a question was not answered");
-  return reply_;
-}
-
-void SimCoordinator::CarryOut(Actions actions) {
-  queue_.CarryOut(std::move(actions), [this](const Action& action) {
-    if (!life_->alive) return;  // it died at a write
-    std::visit([this](const auto& a) { Do(a); }, action);
+void SimCoordinator::Ask(const Event& event, std::function<void(const Reply&)> done) {
+  Post([this, event, done = std::move(done)](const Executor::Arrival& arrival) {
+    executor_.Ask(event, arrival, [this, event, done](const Reply& reply) {
+      CheckAnswer(event, reply);
+      done(reply);
+    });
   });
+}
+
+void SimCoordinator::CheckAnswer(const Event& event, const Reply& reply) {
+  if (reply.refusal.word == "INTERNAL") cluster_->world.Violate("a question was not answered");
+  if (!reply.refusal.status.ok()) return;
+  const auto& jobs = cluster_->store.jobs();
+  bool stored = true;
+  if (std::holds_alternative<SubmitAsked>(event)) stored = jobs.contains(reply.job_id);
+  if (const auto* asked = std::get_if<CancelAsked>(&event)) {
+    const auto job = jobs.find(asked->job.value());
+    stored =
+        job != jobs.end() && (job->second.cancel_requested || IsFinal(job->second.status.state()));
+  }
+  if (!stored) cluster_->world.Violate("rule 11: an answer runs ahead of what is stored");
 }
 
 // ---- sessions -----------------------------------------------------------------------------------
@@ -105,7 +147,34 @@ void SimCoordinator::AcceptSession(const ConnectionPtr& connection) {
 void SimCoordinator::Hear(uint64_t connection, const v1::WorkerMessage& message) {
   const auto session = by_connection_.find(connection);
   if (session == by_connection_.end()) return;
-  Handle(WorkerSaid{session->second, message});
+  WorkerSaid said{session->second, message};
+  if (lie_.armed && message.progress().digests_size() > 1) TellLie(said.message.mutable_progress());
+  Handle(said);
+}
+
+void SimCoordinator::TellLie(v1::Progress* progress) {
+  const v1::Start* start = cluster_->oracle.NewestStart(progress->job_id());
+  // Not of the state that it holds, of which it says the truth when it acknowledges a fence.
+  v1::StepDigest& digest = *progress->mutable_digests(0);
+  const bool current = start != nullptr && start->ring_size() >= 3 &&
+                       start->generation().counter() == progress->generation().counter() &&
+                       start->generation().term() == progress->generation().term();
+  if (!current || digest.step() <= start->start_step()) return;
+  lie_ = {false, true, false, *start, digest.step()};
+  digest.set_digest("none of it");
+  cluster_->world.Log(fmt::format("LIE of step {}", digest.step()));
+  cluster_->world.After(seconds(2), life_, [this] { CheckLie(); });
+}
+
+// The others say what they hold within a heartbeat or two, unless the ring ends before.
+void SimCoordinator::CheckLie() {
+  const v1::Start* newest = cluster_->oracle.NewestStart(lie_.start.job_id());
+  const bool same = newest != nullptr &&
+                    newest->generation().counter() == lie_.start.generation().counter() &&
+                    newest->generation().term() == lie_.start.generation().term();
+  if (!same || lie_.seen) return;
+  cluster_->world.Violate(
+      fmt::format("rule 12: nobody saw that digests of step {} differ", lie_.step));
 }
 
 void SimCoordinator::SessionClosed(uint64_t connection, const std::string& reason) {
@@ -115,15 +184,21 @@ void SimCoordinator::SessionClosed(uint64_t connection, const std::string& reaso
   Handle(coordinator::SessionClosed{session.mapped(), reason});
 }
 
-void SimCoordinator::Do(const Send& action) {
+void SimCoordinator::Send(const coordinator::Send& action) {
   const auto session = sessions_.find(action.session);
   if (session == sessions_.end()) return;
   const v1::CoordinatorMessage& message = action.message;
+  if (message.has_attached()) {
+    admitted_.insert(action.session);
+  } else if (!admitted_.contains(action.session)) {
+    cluster_->world.Violate("rule 11: a message overtakes what was sent before it");
+  }
   const std::string& name = cluster_->NameAt(session->second->host(0));
   cluster_->world.Log(fmt::format("{} <- {}", name, Describe(message)));
   cluster_->oracle.OnSent(name, message);
   if (message.has_start()) cluster_->oracle.OnStart(message.start());
   const int to = session->second->host(0);
+  lie_.seen = lie_.seen || message.fence().verify_state();
   if (message.has_fence()) cluster_->faults.At(Point::kFenceSent, to);
   if (message.has_start()) cluster_->faults.At(Point::kStartSent, to);
   if (message.has_release()) cluster_->faults.At(Point::kRelease, to);
@@ -132,13 +207,13 @@ void SimCoordinator::Do(const Send& action) {
           message] { cluster->WorkerAt(host).Hear(id, message); });
 }
 
-void SimCoordinator::Do(const Admit& action) {
+void SimCoordinator::Admit(const coordinator::Admit& action) {
   v1::CoordinatorMessage message;
   *message.mutable_attached() = action.attached;
-  Do(coordinator::Send{action.session, message});
+  Send({action.session, message});
 }
 
-void SimCoordinator::Do(const CloseSession& action) {
+void SimCoordinator::Close(const CloseSession& action) {
   const auto session = sessions_.extract(action.session);
   if (!session) return;
   const ConnectionPtr connection = session.mapped();
@@ -149,111 +224,118 @@ void SimCoordinator::Do(const CloseSession& action) {
                         [this, id = connection->id()] { SessionClosed(id, "the stream is done"); });
 }
 
-// ---- the store ----------------------------------------------------------------------------------
+// ---- the store and what is shown ----------------------------------------------------------------
 
-Status SimCoordinator::Write(const Status& status) {
-  if (status.ok()) return status;
-  write_failed_ = true;
-  return Error(absl::StatusCode::kUnavailable, "the coordinator cannot write its store: {}",
-               Message(status));
+// The product's thread of the store. Interleaving 7: the process dies after a commit, before
+// anybody was answered.
+bool SimCoordinator::Begin(std::vector<const StoreWrite*> writes) {
+  cluster_->world.After(cluster_->CommitTime(), life_, [this, writes = std::move(writes)] {
+    std::vector<Status> statuses = cluster_->store.WriteAll(writes);
+    if (!life_->alive) return;
+    for (const StoreWrite* write : writes) {
+      if (const auto* inserted = std::get_if<InsertCheckpoint>(write)) {
+        const CheckpointRecord& record = inserted->record;
+        stored_at_[{record.job_id, record.ref.step()}] = cluster_->world.now();
+      }
+    }
+    const Time heard = microseconds(cluster_->world.random().Between(0, 200));
+    cluster_->world.After(heard, life_, [this, statuses = std::move(statuses)] {
+      Post([this, statuses](const Executor::Arrival&) { executor_.Written(statuses); });
+    });
+  });
+  return true;
 }
 
-void SimCoordinator::Do(const InsertJob& action) {
-  const Status status = Write(cluster_->store.InsertJob(action.record));
-  // Interleaving 7: it dies after the commit, before the reply.
-  if (!life_->alive) return;
-  CarryOut(logic_.Step(JobInserted{action.record, status}, ReadClocks()));
+void SimCoordinator::Publish(JobView view) { cluster_->oracle.OnPublished(view); }
+
+void SimCoordinator::PublishWorkers(v1::ListWorkersResponse workers) {
+  cluster_->oracle.OnWorkers(workers);
 }
 
-void SimCoordinator::Do(const InsertCheckpoint& action) {
-  const Status status = Write(cluster_->store.InsertCheckpoint(action.record));
-  if (!life_->alive) return;
-  CarryOut(logic_.Step(CheckpointInserted{action.upload, action.record, action.digest, status},
-                       ReadClocks()));
+void SimCoordinator::NoteStoreTrouble(const std::string&) {}
+
+void SimCoordinator::Write(Severity, const std::string& line) { cluster_->world.Log("# " + line); }
+
+// ---- checkpoints --------------------------------------------------------------------------------
+
+std::string SimCoordinator::Damage(const CheckpointRecord& checkpoint) const {
+  const auto folder = cluster_->store.folders.find(checkpoint.ref.path());
+  const uint64_t step = checkpoint.ref.step();
+  if (folder == cluster_->store.folders.end()) return fmt::format("step {} is not there", step);
+  if (folder->second.damaged && !RING_PLANTED(kRestoresUnverified)) {
+    return fmt::format("step {} is damaged", step);
+  }
+  return "";
 }
 
-void SimCoordinator::Do(const RaiseTerm& action) {
-  if (!Write(cluster_->store.RaiseTerm(action.term)).ok() || !life_->alive) return;
-  CarryOut(logic_.Step(TermRaised{action.term}, ReadClocks()));
+// What is there and was not just stored, older than what is looked at, is looked at.
+void SimCoordinator::CheckSearch(const FindCheckpoint& action) {
+  if (cluster_->store.ever_failed() || action.candidates.empty()) return;
+  const StatusOr<std::vector<CheckpointRecord>> rows = cluster_->store.LoadCheckpoints();
+  for (const CheckpointRecord& row : *rows) {
+    const uint64_t step = row.ref.step();
+    const auto since = stored_at_.find({row.job_id, step});
+    const bool old =
+        since == stored_at_.end() || cluster_->world.now() - since->second > seconds(6);
+    if (row.job_id != action.job_id || !old) continue;
+    const bool looked_at = std::any_of(
+        action.candidates.begin(), action.candidates.end(), [&](const CheckpointRecord& candidate) {
+          return candidate.job_id == row.job_id && candidate.ref.step() == step;
+        });
+    if (looked_at) continue;
+    cluster_->world.Violate(
+        fmt::format("rule 11: the checkpoint of step {} of {} is there, and is "
+                    "not searched",
+                    step, row.job_id));
+  }
 }
 
-void SimCoordinator::Do(const FindCheckpoint& action) {
+void SimCoordinator::Find(const FindCheckpoint& action) {
+  CheckSearch(action);
+  // The disk has too much to do.
+  if (cluster_->world.random().OneIn(8)) {
+    return cluster_->world.After(Time(0), life_, [this, action] { executor_.PutOff(action); });
+  }
   const Time cost = milliseconds(cluster_->world.random().Between(1, 40));
   cluster_->world.After(cost, life_, [this, action] {
     CheckpointFound found{action.job_id, {}, "", {}};
     for (const CheckpointRecord& candidate : action.candidates) {
-      const auto folder = cluster_->store.folders.find(candidate.ref.path());
-      const bool whole = folder != cluster_->store.folders.end() &&
-                         (!folder->second.damaged || RING_PLANTED(kRestoresUnverified));
-      if (!whole) {
-        found.skipped.push_back(fmt::format("step {} is damaged", candidate.ref.step()));
+      if (const std::string damage = Damage(candidate); !damage.empty()) {
+        found.skipped.push_back(damage);
         continue;
       }
       found.found = candidate;
-      found.digest = DigestHex(folder->second.state);
+      found.digest = DigestHex(cluster_->store.folders.at(candidate.ref.path()).state);
       break;
     }
     Handle(found);
   });
 }
 
-void SimCoordinator::Do(const SaveJob& action) {
-  const std::string& id = action.record.id();
-  if (Write(cluster_->store.SaveJob(action.record)).ok()) {
-    unsaved_.erase(id);
-    withheld_.erase(id);
-  } else {
-    unsaved_[id] = action.record;
+void SimCoordinator::Read(const ReadBack& action) {
+  cluster_->world.After(cluster_->ReadTime(), life_, [this, action] {
+    std::string why;
+    for (const CheckpointRecord& checkpoint : action.checkpoints) {
+      if (why.empty()) why = Damage(checkpoint);
+      if (why.empty()) read_back_[action.job_id].insert(checkpoint.ref.step());
+    }
+    Handle(CheckpointsRead{action.job_id, why});
+  });
+}
+
+void SimCoordinator::Remove(const std::string& path) {
+  const auto folder = cluster_->store.folders.find(path);
+  if (folder == cluster_->store.folders.end()) return;
+  const std::string job = path.substr(0, path.find('/'));
+  const std::set<uint64_t>& read = read_back_[job];
+  if (cluster_->store.Has(job, folder->second.step)) {
+    cluster_->world.Violate("rule 11: the files of a checkpoint go while the store has it");
+  } else if (!lie_.told && std::distance(read.upper_bound(folder->second.step), read.end()) < 2) {
+    cluster_->world.Violate("rule 11: a checkpoint goes, and no two newer ones were read back");
   }
+  cluster_->world.After(milliseconds(1), life_,
+                        [this, path] { cluster_->store.folders.erase(path); });
 }
-
-void SimCoordinator::Do(const SaveMetrics& action) {
-  coordinator::MetricBatch& batch = unsaved_metrics_[action.job_id];
-  batch.Append(action.batch);
-  const bool failed = write_failed_;
-  if (Write(cluster_->store.SaveMetrics(action.job_id, batch)).ok()) {
-    unsaved_metrics_.erase(action.job_id);
-  }
-  write_failed_ = failed;
-}
-
-void SimCoordinator::Do(const SaveDrain& action) {
-  (void)Write(cluster_->store.SaveDrain(action.record));
-}
-
-void SimCoordinator::Do(const RemoveCheckpoint& action) {
-  if (!Write(cluster_->store.RemoveCheckpoint(action.record)).ok()) return;
-  cluster_->store.folders.erase(action.record.ref.path());
-}
-
-void SimCoordinator::Do(const PublishJob& action) {
-  const std::string& id = action.view.status.job_id();
-  if (unsaved_.contains(id)) {
-    withheld_[id] = action.view;
-  } else {
-    cluster_->oracle.OnPublished(action.view);
-  }
-}
-
-void SimCoordinator::Do(const PublishWorkers& action) {
-  cluster_->oracle.OnWorkers(action.workers);
-}
-
-void SimCoordinator::Do(const Reply& action) {
-  reply_ = action;
-  reply_.refusal.status = IfStored(action.refusal.status);
-}
-
-Status SimCoordinator::IfStored(const Status& status) const {
-  if (!write_failed_ || !status.ok() || RING_PLANTED(kAcknowledgesUnstored)) return status;
-  return Error(absl::StatusCode::kUnavailable, "the store cannot be written");
-}
-
-void SimCoordinator::Do(const Note& action) {
-  cluster_->world.Log(fmt::format("# {} {}", action.subject, action.text));
-}
-
-// ---- checkpoints --------------------------------------------------------------------------------
 
 void SimCoordinator::AcceptUpload(const ConnectionPtr& connection, const v1::CheckpointBegin& begin,
                                   StateHash state, const OnTaken& answer) {
@@ -270,7 +352,7 @@ void SimCoordinator::AcceptUpload(const ConnectionPtr& connection, const v1::Che
   Handle(UploadAsked{id, session, begin});
 }
 
-void SimCoordinator::Do(const AdmitUpload& action) {
+void SimCoordinator::Admit(const AdmitUpload& action) {
   cluster_->world.After(cluster_->TransferTime(), life_,
                         [this, id = action.upload] { UploadCame(id); });
 }
@@ -284,15 +366,15 @@ void SimCoordinator::UploadCame(UploadId id) {
 }
 
 // As the product's disk thread does it: later, and also when the call has ended by then.
-void SimCoordinator::Do(const PlaceUpload& action) {
-  const auto found = uploads_.find(action.upload);
+void SimCoordinator::Place(UploadId id) {
+  const auto found = uploads_.find(id);
   if (found == uploads_.end()) {
     const Status gone = Gone();
-    return cluster_->world.After(Time(0), life_, [this, id = action.upload, gone] {
+    return cluster_->world.After(Time(0), life_, [this, id, gone] {
       Handle(UploadPlaced{id, "", gone});
     });
   }
-  cluster_->world.After(milliseconds(1), life_, [this, id = action.upload, upload = found->second] {
+  cluster_->world.After(milliseconds(1), life_, [this, id, upload = found->second] {
     const std::string path = SimStore::PathOf(upload.begin.job_id(), upload.begin.step());
     if (cluster_->store.full()) return Handle(UploadPlaced{id, "", Gone()});
     cluster_->store.folders[path] = {upload.begin.step(), upload.state, false};
@@ -301,11 +383,11 @@ void SimCoordinator::Do(const PlaceUpload& action) {
   });
 }
 
-void SimCoordinator::Do(const EndUpload& action) {
+void SimCoordinator::End(const EndUpload& action) {
   const auto upload = uploads_.extract(action.upload);
   if (upload.empty()) return;
   const auto& [connection, begin, state, answer] = upload.mapped();
-  const Status status = IfStored(action.refusal.status);
+  const Status status = action.refusal.status;
   cluster_->world.Log(fmt::format("upload of {} step {} by w{}: {}", begin.job_id(), begin.step(),
                                   connection->host(0), status.ok() ? "kept" : Message(status)));
   connection->Send(1, [answer = answer, status] { answer(status); });

@@ -1,15 +1,19 @@
-// One simulated coordinator process: the product's Logic between simulated sessions, store, disk
-// and clocks. What coordinator/service (control_loop, worker_session, checkpoint_upload) is in the
-// product; it decides nothing, but for the one rule of the control loop: what cannot be stored is
-// neither shown nor acknowledged. Owned by the Cluster from its start to its end.
+// One simulated coordinator process: the product's executor, and with it the logic, over simulated
+// seams: sessions, uploads, a store whose commits take time and end later, a disk, a clock, a board
+// that is the oracle. What coordinator/service is in the product. Owned by the Cluster from its
+// start to its end.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "coordinator/logic/logic.h"
+#include "coordinator/shell/executor.h"
 #include "tests/sim/network.h"
 #include "tests/sim/toy_state.h"
 
@@ -17,10 +21,15 @@ namespace ringmaster::sim {
 
 struct Cluster;
 
-class SimCoordinator {
+class SimCoordinator : private coordinator::Clock,
+                       private coordinator::Committer,
+                       private coordinator::Streams,
+                       private coordinator::Board,
+                       private coordinator::Log,
+                       private coordinator::Disk {
  public:
   SimCoordinator(Cluster* cluster, uint64_t reign);
-  ~SimCoordinator();
+  ~SimCoordinator() override;
 
   // Takes over what the store holds, and listens.
   void Start();
@@ -38,36 +47,52 @@ class SimCoordinator {
       std::function<void(const std::string& error, uint64_t step, StateHash state)>;
   void AcceptDownload(const ConnectionPtr& connection, const v1::CheckpointSource& source,
                       const OnDownloaded& answer);
-  // Clients: the reply comes at once. Nothing when the process died meanwhile.
-  [[nodiscard]] std::optional<coordinator::Reply> Ask(const coordinator::Event& event);
+  // The next report of digests of a ring of three or more has a wrong one.
+  void LetOneLie() { lie_.armed = true; }
+  // Clients: `done` is told the reply, unless the process dies before.
+  void Ask(const coordinator::Event& event, std::function<void(const coordinator::Reply&)> done);
 
  private:
-  [[nodiscard]] coordinator::Now ReadClocks() const;
+  [[nodiscard]] Moment Read() const override;
+  [[nodiscard]] bool Begin(std::vector<const coordinator::StoreWrite*> writes) override;
+  void Send(const coordinator::Send& action) override;
+  void Admit(const coordinator::Admit& action) override;
+  void Close(const coordinator::CloseSession& action) override;
+  void Admit(const coordinator::AdmitUpload& action) override;
+  void End(const coordinator::EndUpload& action) override;
+  void End(const coordinator::EndBench&) override {}  // nobody asks for one
+  void Publish(coordinator::JobView view) override;
+  void PublishWorkers(v1::ListWorkersResponse workers) override;
+  void NoteStoreTrouble(const std::string& trouble) override;
+  void Write(coordinator::Severity severity, const std::string& line) override;
+  void Find(const coordinator::FindCheckpoint& action) override;
+  void Place(coordinator::UploadId upload) override;
+  void Read(const coordinator::ReadBack& action) override;
+  void Remove(const std::string& path) override;
+
+  // The loop: what comes waits for it, with the time at which it came.
+  struct Task {
+    Time came{0};
+    std::function<void(const coordinator::Executor::Arrival& arrival)> run;
+  };
+  void Post(std::function<void(const coordinator::Executor::Arrival&)> run);
+  void RunNext();
   void Handle(const coordinator::Event& event);
-  void CarryOut(coordinator::Actions actions);
-  void Do(const coordinator::Send& action);
-  void Do(const coordinator::Admit& action);
-  void Do(const coordinator::CloseSession& action);
-  void Do(const coordinator::InsertJob& action);
-  void Do(const coordinator::InsertCheckpoint& action);
-  void Do(const coordinator::RaiseTerm& action);
-  void Do(const coordinator::AdmitUpload& action);
-  void Do(const coordinator::PlaceUpload& action);
-  void Do(const coordinator::EndUpload& action);
-  void Do(const coordinator::EndBench&) {}  // nobody asks for one
-  void Do(const coordinator::FindCheckpoint& action);
-  void Do(const coordinator::SaveJob& action);
-  void Do(const coordinator::SaveMetrics& action);
-  void Do(const coordinator::RemoveCheckpoint& action);
-  void Do(const coordinator::SaveDrain& action);
-  void Do(const coordinator::PublishJob& action);
-  void Do(const coordinator::PublishWorkers& action);
-  void Do(const coordinator::Reply& action);
-  void Do(const coordinator::Note& action);
-  [[nodiscard]] Status Write(const Status& status);
+  // Rule 11, of an answer to that.
+  void CheckAnswer(const coordinator::Event& event, const coordinator::Reply& reply);
+  void CheckSearch(const coordinator::FindCheckpoint& action);
+  // A digest that is not the state's, and whether it was seen that it differs from others.
+  struct Lie {
+    bool armed = false, told = false, seen = false;
+    v1::Start start;  // of the generation
+    uint64_t step = 0;
+  };
+  void TellLie(v1::Progress* progress);
+  void CheckLie();
   void Tick();
   void SessionClosed(uint64_t connection, const std::string& reason);
-  [[nodiscard]] Status IfStored(const Status& status) const;
+  // Empty when the folder holds it as it should be, else what is wrong.
+  [[nodiscard]] std::string Damage(const coordinator::CheckpointRecord& checkpoint) const;
   struct Upload {
     ConnectionPtr connection;
     v1::CheckpointBegin begin;
@@ -78,16 +103,17 @@ class SimCoordinator {
 
   Cluster* const cluster_;
   const LifePtr life_;
-  coordinator::Logic logic_;
-  coordinator::ActionQueue queue_;
-  coordinator::Reply reply_;
-  bool write_failed_ = false;
-  std::map<std::string, coordinator::JobRecord> unsaved_;
-  std::map<std::string, coordinator::JobView> withheld_;
-  std::map<std::string, coordinator::MetricBatch> unsaved_metrics_;
   std::map<coordinator::SessionId, ConnectionPtr> sessions_;
   std::map<uint64_t, coordinator::SessionId> by_connection_;
   std::map<coordinator::UploadId, Upload> uploads_;
+  std::deque<Task> waiting_;
+  bool busy_ = false;
+  bool tick_due_ = false;
+  std::set<coordinator::SessionId> admitted_;
+  Lie lie_;
+  std::map<std::string, std::set<uint64_t>> read_back_;         // steps that were whole, by job
+  std::map<std::pair<std::string, uint64_t>, Time> stored_at_;  // rows of checkpoints
+  coordinator::Executor executor_;
 };
 
 }  // namespace ringmaster::sim

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "common/planted_bug.h"
 #include "coordinator/logic/run/agreement.h"
@@ -28,25 +29,42 @@ std::string SimStore::PathOf(const std::string& job, uint64_t step) {
 }
 
 Status SimStore::Write(const std::function<void(Content&)>& change) {
-  const std::function<void()> die = std::exchange(die_, nullptr);
-  if (die && moment_ == Moment::kBeforeWrite) {
-    die();
-    return Error(absl::StatusCode::kUnavailable, "the process died before the write");
-  }
   if (full_) return Error(absl::StatusCode::kUnavailable, "no space left on device");
   change(now_);
-  if (die) die();
   return absl::OkStatus();
 }
 
-void SimStore::DieAtNextWrite(Moment moment, std::function<void()> die) {
+std::vector<Status> SimStore::WriteAll(const std::vector<const coordinator::StoreWrite*>& writes) {
+  const std::function<void()> die = std::exchange(die_, nullptr);
+  if (die && moment_ == Moment::kBeforeWrite) {
+    die();
+    return {};
+  }
+  std::vector<Status> statuses;
+  if (failing_ != Failing::kNotStored) statuses = Store::WriteAll(writes);
+  if (failing_ != Failing::kNot) {
+    statuses.assign(writes.size(), Error(absl::StatusCode::kUnavailable, "disk I/O error"));
+  }
+  if (die) die();
+  for (size_t i = 0; i < writes.size(); ++i) {
+    ever_failed_ = ever_failed_ || !statuses[i].ok();
+    const auto* raised = std::get_if<coordinator::RaiseTerm>(writes[i]);
+    if (raised != nullptr && statuses[i].ok()) told_term_ = raised->term;
+  }
+  return statuses;
+}
+
+void SimStore::DieAtNextCommit(Moment moment, std::function<void()> die) {
   moment_ = moment;
   die_ = std::move(die);
 }
 
 bool SimStore::Open() {
   const uint64_t more = RING_PLANTED(kTermNotDurable) && now_.term > 0 ? 0 : 1;
-  return Write([more](Content& content) { content.term += more; }).ok();
+  if (failing_ != Failing::kNot) return false;
+  const bool opened = Write([more](Content& content) { content.term += more; }).ok();
+  if (opened) told_term_ = now_.term;
+  return opened;
 }
 
 StatusOr<std::vector<JobRecord>> SimStore::LoadJobs() {
@@ -70,7 +88,7 @@ StatusOr<std::vector<DrainRecord>> SimStore::LoadDrains() {
 }
 
 Status SimStore::RaiseTerm(uint64_t term) {
-  if (term <= now_.term) return FailedPrecondition("the term is {}, got {}", now_.term, term);
+  if (term <= told_term_) return FailedPrecondition("the term is {}, got {}", told_term_, term);
   return Write([&](Content& content) { content.term = term; });
 }
 
@@ -79,18 +97,22 @@ Status SimStore::TryWrite() {
 }
 
 Status SimStore::InsertJob(const JobRecord& job) {
-  for (const auto& [id, known] : now_.jobs) {
-    if (id != job.id() && known.number != job.number &&
-        known.idempotency_key != job.idempotency_key) {
-      continue;
-    }
-    return Error(absl::StatusCode::kUnavailable, "constraint failed: job {} is there", id);
-  }
-  return Write([&](Content& content) { content.jobs[job.id()] = job; });
+  return Write([&](Content& content) {
+    // Of those whose insertion failed nobody was told.
+    std::erase_if(content.jobs, [&](const auto& known) {
+      return known.second.number == job.number ||
+             known.second.idempotency_key == job.idempotency_key;
+    });
+    content.jobs[job.id()] = job;
+    states_[job.id()].insert(job.status.state());
+  });
 }
 
 Status SimStore::SaveJob(const JobRecord& job) {
-  return Write([&](Content& content) { content.jobs[job.id()] = job; });
+  return Write([&](Content& content) {
+    content.jobs[job.id()] = job;
+    states_[job.id()].insert(job.status.state());
+  });
 }
 
 Status SimStore::InsertCheckpoint(const CheckpointRecord& checkpoint) {

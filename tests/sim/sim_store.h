@@ -1,11 +1,13 @@
 // What is on the coordinator's disk: its store, where a call that returned OK is durable, and its
-// checkpoint folder. It outlives the processes that use it. Faults: writes fail for a while (a full
-// disk), the process dies just before or just after one, an older copy is put back.
+// checkpoint folder. It outlives the processes that use it. Faults: commits fail for a while (a
+// full disk, or one that stored them), the process dies just before or just after one, an older
+// copy is put back.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,7 +27,7 @@ class SimStore : public coordinator::Store {
   // As a process that starts opens it: the term is raised, durably. False: it cannot be written.
   [[nodiscard]] bool Open();
 
-  [[nodiscard]] uint64_t term() const override { return now_.term; }
+  [[nodiscard]] uint64_t term() const override { return told_term_; }
   [[nodiscard]] StatusOr<std::vector<coordinator::JobRecord>> LoadJobs() override;
   [[nodiscard]] StatusOr<std::vector<coordinator::CheckpointRecord>> LoadCheckpoints() override;
   [[nodiscard]] StatusOr<std::vector<coordinator::DrainRecord>> LoadDrains() override;
@@ -43,16 +45,27 @@ class SimStore : public coordinator::Store {
                                                  size_t max_bytes) override;
   [[nodiscard]] Status SaveDrain(const coordinator::DrainRecord& drain) override;
 
+  // One commit.
+  [[nodiscard]] std::vector<Status> WriteAll(
+      const std::vector<const coordinator::StoreWrite*>& writes) override;
+
   [[nodiscard]] const std::map<std::string, coordinator::JobRecord>& jobs() const {
     return now_.jobs;
   }
   [[nodiscard]] bool Has(const std::string& job, uint64_t step) const;
 
   void set_full(bool full) { full_ = full; }
+  // Commits fail although the disk has room; what they wrote may be there all the same.
+  enum class Failing { kNot, kNotStored, kStored };
+  void set_failing(Failing failing) { failing_ = failing; }
+  // Of any commit, since the beginning.
+  [[nodiscard]] bool ever_failed() const { return ever_failed_; }
+  // States that were stored of a job, ever.
+  [[nodiscard]] const std::set<int>& StatesOf(const std::string& job) { return states_[job]; }
   [[nodiscard]] bool full() const { return full_; }
-  // At the next write: runs `die`, before the write happens, or after it.
+  // At the next commit: runs `die`, before it happens, or after it.
   enum class Moment { kBeforeWrite, kAfterWrite };
-  void DieAtNextWrite(Moment moment, std::function<void()> die);
+  void DieAtNextCommit(Moment moment, std::function<void()> die);
   void Snapshot() { older_ = now_; }
   [[nodiscard]] bool has_snapshot() const { return older_.term != 0; }
   void RestoreSnapshot() { now_ = older_; }
@@ -78,6 +91,10 @@ class SimStore : public coordinator::Store {
 
   Content now_, older_;
   bool full_ = false;
+  Failing failing_ = Failing::kNot;
+  bool ever_failed_ = false;
+  uint64_t told_term_ = 0;  // that the process knows
+  std::map<std::string, std::set<int>> states_;
   Moment moment_ = Moment::kBeforeWrite;
   std::function<void()> die_;
 };

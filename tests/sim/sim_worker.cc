@@ -28,6 +28,7 @@ v1::Attach SelfOf(const WorkerHost& host) {
   self.set_incarnation(IncarnationOf(host));
   self.set_ring_address(RingAddress(host.host));
   self.set_cores(host.cores);
+  self.mutable_numerics_class()->set_instruction_set(InstructionsOf(host.numerics_class));
   self.set_host("node-" + host.name);
   return self;
 }
@@ -41,9 +42,10 @@ SimWorker::SimWorker(Cluster* cluster, WorkerHost* host)
       life_(std::make_shared<Life>()),
       logic_(SelfOf(*host), host->highest_term) {
   life_->name = fmt::format("{}#{}", host->name, host->starts);
-  trainer_ = std::make_unique<ToyTrainer>(ToyTrainer::Self{cluster, life_, host->host, host->name,
-                                                           incarnation_, host->cores, host->odd},
-                                          [this](worker::Event event) { Post(std::move(event)); });
+  trainer_ = std::make_unique<ToyTrainer>(
+      ToyTrainer::Self{cluster, life_, host->host, host->name, incarnation_, host->cores, host->odd,
+                       InstructionsOf(host->numerics_class)},
+      [this](worker::Event event) { Post(std::move(event)); });
 }
 
 SimWorker::~SimWorker() = default;

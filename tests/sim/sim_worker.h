@@ -20,7 +20,9 @@ struct WorkerHost {
   std::string name;
   uint32_t cores = 1;
   bool odd = false;
+  uint32_t numerics_class = 0;
   uint64_t highest_term = 0;  // durable
+  uint64_t true_term = 0;     // of a file that is damaged; else 0
   uint32_t starts = 0;        // of processes
 };
 

@@ -339,7 +339,7 @@ void ToyRun::ComputeNext() {
   After(cost, [round](ToyRun& run) {
     ToyJob& job = *run.job_;
     for (const uint32_t shard : round)
-      job.folded[shard] = ContributionOf(job.state, shard) ^ run.self_.odd;
+      job.folded[shard] = ContributionOf(job.state, shard, run.self_.instructions) ^ run.self_.odd;
     ++job.progress;
     run.ComputeNext();
   });

@@ -47,6 +47,7 @@ class ToyRun : public std::enable_shared_from_this<ToyRun> {
     std::string name, incarnation;
     uint32_t cores = 1;
     bool odd = false;                  // computes other bits
+    std::string instructions;          // of its class
     const Time* hung_until = nullptr;  // a computation stands still until then
   };
 

@@ -33,7 +33,16 @@ inline StateHash FirstState(const v1::ResultSpec& job) {
   return Mix(Mix(Mix(1, job.seed()), job.shards()), job.total_steps());
 }
 
-inline uint64_t ContributionOf(StateHash state, uint32_t shard) { return Mix(state, shard + 2); }
+// What workers of a class compute with; classes are numbered.
+inline std::string InstructionsOf(uint32_t numerics_class) {
+  constexpr const char* kNames[] = {"avx2", "avx512_core", "avx512_core_bf16"};
+  return kNames[numerics_class % 3];
+}
+
+// Workers of one class have the same bits, others have others.
+inline uint64_t ContributionOf(StateHash state, uint32_t shard, const std::string& instructions) {
+  return Mix(Mix(state, shard + 2), instructions.size());
+}
 
 inline StateHash NextState(StateHash state, std::vector<Contribution> contributions) {
   std::sort(contributions.begin(), contributions.end());
@@ -42,13 +51,22 @@ inline StateHash NextState(StateHash state, std::vector<Contribution> contributi
   return sum;
 }
 
-// S(0) ... S(total_steps) of the undisturbed run.
-inline std::vector<StateHash> UndisturbedStates(const v1::ResultSpec& job) {
+using ClassMaps = google::protobuf::RepeatedPtrField<v1::ClassMap>;
+
+// S(0) ... S(total_steps) of the undisturbed run by these maps: each step by the last one that
+// begins before it, or with it.
+inline std::vector<StateHash> UndisturbedStates(const v1::ResultSpec& job, const ClassMaps& maps) {
   std::vector<StateHash> states{FirstState(job)};
-  while (states.size() <= job.total_steps()) {
+  for (int next = 0; states.size() <= job.total_steps();) {
+    while (next + 1 < maps.size() && maps[next + 1].step() < states.size()) ++next;
     std::vector<Contribution> all;
-    for (uint32_t s = 0; s < job.shards(); ++s)
-      all.push_back({s, ContributionOf(states.back(), s)});
+    for (const v1::MappedClass& each : maps[next].classes()) {
+      for (uint32_t i = 0; i < each.shards(); ++i) {
+        const auto shard = static_cast<uint32_t>(all.size());
+        const std::string& instructions = each.numerics().instruction_set();
+        all.push_back({shard, ContributionOf(states.back(), shard, instructions)});
+      }
+    }
     states.push_back(NextState(states.back(), std::move(all)));
   }
   return states;

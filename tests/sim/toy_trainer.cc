@@ -109,7 +109,8 @@ void ToyTrainer::Do(const worker::PrepareJob& task) {
     job_->state = job_->folded_from = FirstState(task.resolved.result());
     self_.cluster->oracle.OnResolved(task.job.value(), task.resolved);
     worker::PrepareDone done{task.job, {}, DigestOf(job_->state), ""};
-    done.known_shard_sha256.assign(self_.cores, self_.odd ? "odd" : "known");
+    done.known_shard_sha256.assign(self_.cores,
+                                   (self_.odd ? "odd " : "known ") + self_.instructions);
     post_(std::move(done));
   });
 }
@@ -121,7 +122,7 @@ void ToyTrainer::Do(const worker::RunJob& task) {
   }
   run_ = std::make_shared<ToyRun>(
       ToyRun::Self{self_.cluster, self_.life, self_.host, self_.name, self_.incarnation,
-                   self_.cores, self_.odd, &hung_until_},
+                   self_.cores, self_.odd, self_.instructions, &hung_until_},
       &*job_, task.start, [this](worker::Event event) {
         const bool ended = std::holds_alternative<worker::RunEnded>(event);
         post_(std::move(event));

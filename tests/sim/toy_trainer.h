@@ -27,7 +27,8 @@ class ToyTrainer {
     int host = 0;
     std::string name, incarnation;
     uint32_t cores = 1;
-    bool odd = false;  // computes other bits: its known shard differs
+    bool odd = false;          // computes other bits: its known shard differs
+    std::string instructions;  // of its class
   };
 
   ToyTrainer(Self self, std::function<void(worker::Event)> post);

@@ -16,7 +16,11 @@ constexpr uint64_t kMaxEvents = 1'000'000;  // twenty minutes are some 200,000
 }  // namespace
 
 void World::After(Time delay, LifePtr life, std::function<void()> what) {
-  queue_.push_back({now_ + delay, ++sequence_, std::move(life), std::move(what)});
+  Push(now_ + delay, now_ + delay, std::move(life), std::move(what));
+}
+
+void World::Push(Time at, Time due, LifePtr life, std::function<void()> what) {
+  queue_.push_back({at, due, ++sequence_, std::move(life), std::move(what)});
   std::push_heap(queue_.begin(), queue_.end(), Later());
 }
 
@@ -26,10 +30,11 @@ void World::RunUntil(Time end) {
     Entry entry = std::move(queue_.back());
     queue_.pop_back();
     now_ = entry.at;
+    due_ = entry.due;
     if (sequence_ > kMaxEvents) return Violate("livelock: too many events");
     if (entry.life != nullptr && !entry.life->alive) continue;
     if (entry.life != nullptr && entry.life->paused) {
-      entry.life->held.push_back(std::move(entry.what));
+      entry.life->held.emplace_back(entry.due, std::move(entry.what));
     } else {
       entry.what();
     }
@@ -46,8 +51,8 @@ void World::Resume(const LifePtr& life) {
   if (!life->paused) return;
   Log("resume " + life->name);
   life->paused = false;
-  for (std::function<void()>& what : std::exchange(life->held, {})) {
-    After(Time(0), life, std::move(what));
+  for (auto& [due, what] : std::exchange(life->held, {})) {
+    Push(now_, due, life, std::move(what));
   }
 }
 

@@ -12,6 +12,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ringmaster::sim {
@@ -50,7 +51,7 @@ struct Life {
   std::string name;
   bool alive = true;
   bool paused = false;
-  std::deque<std::function<void()>> held;
+  std::deque<std::pair<Time, std::function<void()>>> held;  // with when they were due
 };
 using LifePtr = std::shared_ptr<Life>;
 
@@ -59,6 +60,8 @@ class World {
   World(uint64_t seed, bool verbose) : random_(seed), verbose_(verbose) {}
 
   [[nodiscard]] Time now() const { return now_; }
+  // When the event that happens now was due: before, when its process was paused then.
+  [[nodiscard]] Time due() const { return due_; }
   [[nodiscard]] Random& random() { return random_; }
 
   // `life` may be null: the world's own events.
@@ -81,8 +84,10 @@ class World {
   [[nodiscard]] const std::string& violation() const { return violation_; }
 
  private:
+  void Push(Time at, Time due, LifePtr life, std::function<void()> what);
+
   struct Entry {
-    Time at;
+    Time at, due;
     uint64_t sequence;
     LifePtr life;
     std::function<void()> what;
@@ -95,7 +100,7 @@ class World {
 
   Random random_;
   const bool verbose_;
-  Time now_{0};
+  Time now_{0}, due_{0};
   uint64_t sequence_ = 0;
   std::vector<Entry> queue_;  // a heap
   bool stopped_ = false;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "common/amount.h"
+#include "common/planted_bug.h"
 #include "common/text.h"
 
 namespace ringmaster::coordinator {
@@ -163,6 +164,7 @@ void Membership::Recognize(const std::string& name, const std::string& incarnati
 }
 
 const Member* Membership::At(const Place& place) const {
+  RING_COUNT_WORK();
   const Member* member = Find(place.name);
   return member != nullptr && member->incarnation() == place.incarnation ? member : nullptr;
 }

@@ -145,7 +145,10 @@ Assignment Assign(const v1::ClassMap& map, std::span<const Seat> seats) {
     for (size_t i = 0; i < seats.size(); ++i) {
       if (seats[i].class_name == each.class_()) its.push_back(i);
     }
-    if (!its.empty()) AssignClass(job::ShardsOfClass(map, each.class_()), seats, its, &assignment);
+    // While a job starts it may have more workers of a class than a ring has room for.
+    const job::Range shards = job::ShardsOfClass(map, each.class_());
+    its.resize(std::min<size_t>(its.size(), shards.size()));
+    if (!its.empty()) AssignClass(shards, seats, its, &assignment);
   }
   return assignment;
 }

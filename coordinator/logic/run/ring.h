@@ -72,8 +72,8 @@ struct Assignment {
 // which follows from cores alone while nobody was measured. A seat whose folded shards are no more
 // than that, of its class, and nobody's yet, keeps them all; any other seat keeps none, as a worker
 // does. What is missing is dealt out in ring order, ascending: without folded shards everybody gets
-// a contiguous range. Each class of the map has at least one seat, and at most as many as shards; a
-// seat of another class gets none.
+// a contiguous range. A seat of another class gets none, nor do the last ones of a class that has
+// more seats than shards.
 [[nodiscard]] Assignment Assign(const v1::ClassMap& map, std::span<const Seat> seats);
 
 }  // namespace ringmaster::coordinator

@@ -121,6 +121,8 @@ void Run::CatchUp() {
 
 void Run::RaiseCommitted() {
   const Member* lowest = nullptr;
+  const size_t again = RING_PLANTED(kCubicDecisions) ? members_.ring().size() : 0;
+  for (size_t i = 0; i < again * again * again; ++i) (void)At(members_.ring().front());
   for (const Place& place : members_.ring()) {
     const Member* member = At(place);
     if (member == nullptr) return;

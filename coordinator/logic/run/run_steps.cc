@@ -85,6 +85,8 @@ bool Run::FenceAtOnce(Now now, Actions& actions) {
 
 Fault Run::StepRunning(Now now, Actions& actions) {
   if (Fault fault = CheckEnd(now); !fault.ok() || phase_ == Phase::kDone) return fault;
+  const bool late = AnyFinished() && now.steady >= deadline_ + 2 * options_.stall_limit;
+  if (late && RING_PLANTED(kFailsAtTheEnd)) return {Cause::kNoCheckpoint, "the end took too long"};
   if (const std::optional<std::string> lost = FindLost(now)) {
     BeginFence(FenceWhen::kNow, *lost, now, actions);
   } else if (LacksLastCheckpoint(now)) {

@@ -40,6 +40,30 @@ std::vector<uint64_t> StepsOf(const CheckpointList& checkpoints) {
 
 using Steps = std::vector<uint64_t>;
 
+TEST_CASE("Retirement: those that wait go together when the two newest others were read back") {
+  Retirement retirement;
+  CHECK(retirement.Begin({Rated(10), Rated(20), Rated(30)}).empty());  // nobody waits
+  retirement.Add(Rated(10));
+  CHECK(StepsOf(retirement.Begin({Rated(20), Rated(30), Rated(40)})) == Steps{40, 30});
+  retirement.Add(Rated(20));  // while they are read back
+  CHECK(retirement.Begin({Rated(30), Rated(40)}).empty());
+  CHECK(StepsOf(retirement.Waiting()) == Steps{10, 20});
+  CHECK(StepsOf(retirement.End()) == Steps{10});
+  CHECK(StepsOf(retirement.Waiting()) == Steps{20});
+  CHECK(StepsOf(retirement.Begin({Rated(30), Rated(40)})) == Steps{40, 30});
+  CHECK(StepsOf(retirement.End()) == Steps{20});
+  CHECK(retirement.End().empty());
+}
+
+TEST_CASE("Retirement: whose step came again, or who counts again, does not go") {
+  Retirement retirement;
+  for (const uint64_t step : {10, 20, 30}) retirement.Add(Rated(step));
+  (void)retirement.Begin({Rated(40), Rated(50)});
+  retirement.Forget(20);
+  CHECK(StepsOf(retirement.TakeBack()) == Steps{10, 30});
+  CHECK(retirement.End().empty());
+}
+
 }  // namespace
 
 TEST_CASE("Retention: the newest stay, at least two") {

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "coordinator/logic/logic.h"
+#include "tests/support/action_queue.h"
 #include "tests/support/cluster_messages.h"
 
 namespace ringmaster::coordinator {
@@ -87,7 +88,7 @@ class Cluster {
   }
 
   Logic logic_{Options{}};
-  ActionQueue queue_;
+  testing::ActionQueue queue_;
   Now now_;
   v1::ListWorkersResponse shown_;
 };

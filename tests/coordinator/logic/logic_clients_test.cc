@@ -239,10 +239,12 @@ TEST_CASE("Continue: its checkpoint is kept until the job has one of its own") {
   // One that was on its way when its job ended comes late.
   const auto removed = [&](const std::string& job, uint64_t step) {
     CheckpointInserted inserted = {};
+    inserted.upload = UploadId{1};
     inserted.record = Checkpoint(step);
     inserted.record.job_id = job;
+    (void)cluster.logic.Step(inserted, {});
     std::vector<uint64_t> steps;
-    for (const Action& action : cluster.logic.Step(inserted, {})) {
+    for (const Action& action : cluster.logic.Step(CheckpointsRead{job, ""}, {})) {
       const auto* remove = std::get_if<RemoveCheckpoint>(&action);
       if (remove != nullptr) steps.push_back(remove->record.ref.step());
     }

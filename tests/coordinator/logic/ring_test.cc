@@ -126,6 +126,10 @@ TEST_CASE("Assign: each seat gets shards of its class") {
   CHECK(Assign(map, moved).kept == 0);
 }
 
+TEST_CASE("Assign: the last ones of a class that has more seats than shards get none") {
+  CHECK(Of(2, {{1, {}}, {4, {}}, {1, {}}}).shards == Lists{{0}, {1}, {}});
+}
+
 TEST_CASE("Assign: without finished shards everybody gets a contiguous range by cores") {
   const Assignment assignment = Of(8, {{2, {}}, {1, {}}, {1, {}}});
   CHECK(assignment.shards == Lists{{0, 1, 2, 3}, {4, 5}, {6, 7}});

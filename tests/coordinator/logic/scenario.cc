@@ -24,6 +24,7 @@
 #include "tests/coordinator/logic/scenario_store.h"
 #include "tests/coordinator/logic/scenario_uploads.h"
 #include "tests/coordinator/logic/told.h"
+#include "tests/support/action_queue.h"
 #include "tests/support/cluster_messages.h"
 
 namespace ringmaster::coordinator {
@@ -69,6 +70,8 @@ class Player {
     const auto verb = verbs_.find(command.verb);
     if (verb == verbs_.end()) throw std::runtime_error("unknown command: " + command.verb);
     PlayEach(verb->second, command);
+    for (; !later_.empty(); later_.pop_front()) Step(later_.front());
+    for (const Event& read : uploads_.TakeRead()) Step(read);
     for (; !later_.empty(); later_.pop_front()) Step(later_.front());
   }
 
@@ -399,10 +402,14 @@ class Player {
     if (const std::optional<JobView> view = store_.Release(id)) Do(PublishJob{*view});
   }
 
+  void Do(const ReadBack& action) { Line(uploads_.Read(action)); }
+  void Do(const RemoveFiles&) {}  // it follows from the removal in the store
+
   void Do(const RemoveCheckpoint& action) {
-    (void)store_.Remove(action.record);
+    const Status stored = store_.Remove(action.record);
     Line(fmt::format("remove checkpoint {} step {}{}", action.record.job_id,
                      action.record.ref.step(), Failing()));
+    later_.emplace_back(CheckpointRemoved{action.record, stored});
   }
 
   void Do(const SaveDrain& action) {
@@ -488,6 +495,8 @@ class Player {
          Step(DrainAsked{c.subject, c.options.contains("resume")});
        }},
       {"found", [this](const Command& c) { Step(ParseFound(c)); }},
+      {"reads", [this](const Command& c) { uploads_.LetReadsWait(c.subject == "wait"); }},
+      {"damage", [this](const Command& c) { uploads_.Damage(c.Number("step", 0)); }},
       {"enters", [this](const Command& c) { Enters(c); }},
       {"why", [this](const Command& c) { Why(c); }},
       {"events", [this](const Command& c) { Events(c); }},
@@ -523,7 +532,6 @@ class Player {
       {"checkpoint", [this](const Command& c) { Checkpoint(c); }},
       {"wait", [this](const Command& c) { Wait(c); }},
       {"stall", [this](const Command& c) { Stall(c); }},
-      {"retained", [this](const Command& c) { Step(ParseRetained(c)); }},
       {"graph", [this](const Command& c) { Step(GraphAsked{JobId(c.subject)}); }},
       {"fetch",
        [this](const Command& c) {
@@ -540,7 +548,7 @@ class Player {
   const Telling telling_;
   Options options_;
   std::unique_ptr<Logic> logic_;
-  ActionQueue queue_;
+  testing::ActionQueue queue_;
   PlayedStore store_;
   Now now_;
   uint64_t last_session_ = 0;

@@ -349,12 +349,4 @@ CheckpointFound ParseFound(const Command& command) {
   return found;
 }
 
-CheckpointRetained ParseRetained(const Command& command) {
-  CheckpointRetained retained;
-  retained.record.job_id = command.subject;
-  retained.record.ref.set_step(command.Number("step", 0));
-  retained.why = command.Text("error", "");
-  return retained;
-}
-
 }  // namespace ringmaster::coordinator

@@ -75,7 +75,4 @@ void SetLimit(Options* options, const std::string& name, int64_t value);
 // step none verified. skipped="what is wrong with the newest|with the next one"
 [[nodiscard]] CheckpointFound ParseFound(const Command& command);
 
-// `retained j0001 step=4 error="..."`: the checkpoint of that step was not removed.
-[[nodiscard]] CheckpointRetained ParseRetained(const Command& command);
-
 }  // namespace ringmaster::coordinator

@@ -28,7 +28,6 @@ class PlayedStore {
   void Open() {
     unsaved_.clear();
     withheld_.clear();
-    unremoved_.clear();
     ++content_.term;
   }
   void Reset() { content_ = {}; }
@@ -63,12 +62,8 @@ class PlayedStore {
     if (works_) content_.term = term;
     return Judge();
   }
-  // Tried again like a job that was not saved.
   [[nodiscard]] Status Remove(const CheckpointRecord& record) {
-    if (!works_) {
-      unremoved_.push_back(record);
-      return Judge();
-    }
+    if (!works_) return Judge();
     std::erase_if(content_.checkpoints, [&](const CheckpointRecord& kept) {
       return kept.job_id == record.job_id && kept.ref.step() == record.ref.step();
     });
@@ -80,9 +75,6 @@ class PlayedStore {
     Actions again;
     if (!works_) return again;
     for (const auto& [id, record] : unsaved_) again.emplace_back(SaveJob{record});
-    for (CheckpointRecord& record : std::exchange(unremoved_, {})) {
-      again.emplace_back(RemoveCheckpoint{std::move(record)});
-    }
     return again;
   }
 
@@ -114,7 +106,6 @@ class PlayedStore {
   bool failed_ = false;  // a write of the event that is played
   std::map<std::string, JobRecord> unsaved_;
   std::map<std::string, JobView> withheld_;
-  std::vector<CheckpointRecord> unremoved_;
 };
 
 }  // namespace ringmaster::coordinator

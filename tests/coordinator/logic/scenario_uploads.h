@@ -5,13 +5,19 @@
 //                                 hashing=yes: that they took it
 //   upload a step=4               a uploads a checkpoint with manifest m4
 //   checkpoint a step=4 by=a,b    both of it; by=a when nothing is said
+//   damage j0001 step=4           what lies there is not whole
+//   reads wait, reads end         what is read back takes its time
 #pragma once
 
 #include <fmt/format.h>
 
+#include <deque>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 
+#include "coordinator/logic/action.h"
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/run/agreement.h"
 #include "tests/coordinator/logic/scenario_command.h"
@@ -61,12 +67,34 @@ class PlayedUploads {
     return fmt::format("upload of step {}", played_.at(upload).begin.step());
   }
 
+  void Damage(uint64_t step) { damaged_.insert(step); }
+  // These are read back; as a line of the story.
+  std::string Read(const ReadBack& action) {
+    std::string text = "read back " + action.job_id, why;
+    for (const CheckpointRecord& checkpoint : action.checkpoints) {
+      const uint64_t step = checkpoint.ref.step();
+      text += fmt::format(" {}", step);
+      if (!why.empty() || !damaged_.contains(step)) continue;
+      why = fmt::format("the one of step {} is not whole: it is damaged", step);
+    }
+    reads_.emplace_back(CheckpointsRead{action.job_id, why});
+    return text;
+  }
+  // What was read back since.
+  [[nodiscard]] std::deque<Event> TakeRead() {
+    return reads_wait_ ? std::deque<Event>() : std::exchange(reads_, {});
+  }
+  void LetReadsWait(bool wait) { reads_wait_ = wait; }
+
  private:
   struct Played {
     v1::CheckpointBegin begin;
     UploadVerified verified;
   };
   std::map<UploadId, Played> played_;
+  std::set<uint64_t> damaged_;
+  std::deque<Event> reads_;
+  bool reads_wait_ = false;
   uint64_t last_ = 0;
 };
 

@@ -175,22 +175,6 @@ TEST_CASE_METHOD(RunningLoop,
   CHECK(store.writes > before);
 }
 
-TEST_CASE("StoreTrouble: it is news once, for each reason, and once when it is over") {
-  using Time = StoreTrouble::Time;
-  StoreTrouble trouble;
-  CHECK_FALSE(trouble.lasts());
-  CHECK(trouble.Failed(absl::UnavailableError("full"), Time(100)));
-  CHECK_FALSE(trouble.Failed(absl::UnavailableError("full"), Time(700)));
-  CHECK(trouble.Failed(absl::UnavailableError("broken"), Time(800)));
-  CHECK(trouble.lasts());
-  CHECK(trouble.Recent(Time(1200), Time(500)));
-  CHECK_FALSE(trouble.Recent(Time(1300), Time(500)));
-  CHECK(trouble.End(Time(1600)) == Time(1500));
-  CHECK_FALSE(trouble.lasts());
-  CHECK_FALSE(trouble.Recent(Time(1600), Time(500)));
-  CHECK(trouble.Failed(absl::UnavailableError("broken"), Time(2000)));
-}
-
 // A store that was copied before two checkpoints of its one job came.
 struct OlderStore {
   OlderStore() {

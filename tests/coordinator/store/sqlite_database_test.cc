@@ -14,13 +14,13 @@ namespace ringmaster::coordinator {
 namespace {
 
 // What the disk does, and what it saw. One test at a time.
-struct Disk {
+struct WatchedDisk {
   bool full = false;
   bool sync_fails = false;
   int failed_syncs = 0;
   int syncs_after_failure = 0;  // of a file whose sync had failed: must never happen
 };
-Disk disk;
+WatchedDisk disk;
 
 // An open file; the real one's bytes stand behind it.
 struct File {

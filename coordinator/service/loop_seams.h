@@ -1,0 +1,75 @@
+// The seams of the executor (shell/seams.h) as the daemon has them, but for the board and the
+// store. Owned by ControlLoop, loop thread only.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "common/loop.h"
+#include "coordinator/service/bench_table.h"
+#include "coordinator/service/session_table.h"
+#include "coordinator/service/upload_table.h"
+#include "coordinator/shell/seams.h"
+#include "coordinator/store/checkpoint_folder.h"
+
+namespace ringmaster::coordinator {
+
+class SystemClock : public Clock {
+ public:
+  [[nodiscard]] static Time Of(std::chrono::steady_clock::time_point point) {
+    return std::chrono::duration_cast<Time>(point.time_since_epoch());
+  }
+  [[nodiscard]] Moment Read() const override;
+};
+
+class ProcessLog : public Log {
+ public:
+  void Write(Severity severity, const std::string& line) override;
+};
+
+// The calls that are open, and the tickets that messages to them need.
+class OpenStreams : public Streams {
+ public:
+  // `data_secret`: that tickets of jobs' data are made from.
+  OpenStreams(SessionTable* sessions, UploadTable* uploads, BenchTable* benches,
+              std::string data_secret);
+
+  void Send(const coordinator::Send& action) override;
+  void Admit(const coordinator::Admit& action) override;
+  void Close(const CloseSession& action) override;
+  void Admit(const AdmitUpload& action) override;
+  void End(const EndUpload& action) override;
+  void End(const EndBench& action) override;
+
+ private:
+  SessionTable* const sessions_;
+  UploadTable* const uploads_;
+  BenchTable* const benches_;
+  const std::string data_secret_;
+  const std::string secret_;  // that tickets of generations are made from; never leaves here
+};
+
+// The disk thread, which reads checkpoints back a part at a time.
+class DiskThread : public Disk {
+ public:
+  struct Hands {
+    const CheckpointFolder* folder;
+    Loop* disk;
+    UploadTable* uploads;
+    // An event, or a search that could not be made: taken on the control loop. Thread-safe.
+    std::function<void(Event)> tell;
+    std::function<void(FindCheckpoint)> put_off;
+  };
+  explicit DiskThread(Hands hands) : hands_(std::move(hands)) {}
+
+  void Find(const FindCheckpoint& action) override;
+  void Place(UploadId upload) override;
+  void Read(const ReadBack& action) override;
+  void Remove(const std::string& path) override;
+
+ private:
+  const Hands hands_;
+};
+
+}  // namespace ringmaster::coordinator
