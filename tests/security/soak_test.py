@@ -24,8 +24,10 @@ SECONDS = float(os.environ.get("RINGMASTER_SOAK_SECONDS", "120"))
 LIFE = 30            # seconds of a certificate
 REVOKE_EVERY = 15.0  # seconds
 GROWTH_KB = 8 * 1024  # of resident memory, from the second quarter of the time to the last
-JOB_KB = 50           # of a job that has ended, which the coordinator remembers
-JOB = cluster.job_spec(name="soak", epochs=max(20, round(SECONDS / 6)), workers={"min": 2, "max": 3})
+JOB_KB = 50           # of a job that has ended, which the coordinator remembers, with its events
+# Each evaluation is an event: three a job.
+EPOCHS = max(20, round(SECONDS / 6))
+JOB = cluster.job_spec(name="soak", epochs=EPOCHS, evaluate={"every_steps": EPOCHS}, workers={"min": 2, "max": 3})
 
 
 class Attacker(threading.Thread):
