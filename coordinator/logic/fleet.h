@@ -85,7 +85,7 @@ class Fleet {
   [[nodiscard]] std::vector<Overdue> FindOverdue(Now now) const;
 
   // The coordinator itself was late by `late`: no session is accused for that time. (By which clock
-  // workers are silent: silence_clock.h.)
+  // workers are silent: SilenceClock.)
   void Excuse(std::chrono::milliseconds late);
 
   [[nodiscard]] v1::ListWorkersResponse View() const;

@@ -1,6 +1,6 @@
 // Carries actions out in the order in which they were decided, also when carrying one out leads to
-// more of them: for tests whose store writes at once. Thread-compatible: it belongs to whoever feeds
-// the logic.
+// more of them: for tests whose store writes at once. Thread-compatible: it belongs to whoever
+// feeds the logic.
 #pragma once
 
 #include <deque>
