@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <unordered_set>
 #include <utility>
 
@@ -130,8 +132,15 @@ std::optional<Fence::BadLink> Fence::JudgeAccusation(const std::vector<std::stri
 Fence::Seating Fence::Seat(const std::vector<std::string>& names, const Membership& members,
                            Now now) const {
   if (names.size() < 2) return {names, ""};
-  if (auto ring = OrderRing(names, suspicions_.BadPairs(now))) return {*std::move(ring), ""};
-  // Links that were bad before, and a ring that became too small to avoid them.
+  const std::set<BadPair> bad = suspicions_.BadPairs(now);
+  if (auto ring = OrderRing(names, bad)) return {*std::move(ring), ""};
+  // Links that were bad before, and a ring that became too small to avoid them: it is an end of one
+  // that goes.
+  std::vector<std::string> ends;
+  std::ranges::copy_if(names, std::back_inserter(ends), [&](const std::string& name) {
+    return std::ranges::any_of(
+        names, [&](const std::string& other) { return bad.contains(MakeBadPair(name, other)); });
+  });
   const auto later = [&](const std::string& a, const std::string& b) {
     if (members.HoldsAlone(a, names) || members.HoldsAlone(b, names)) {
       return members.HoldsAlone(a, names);
@@ -139,7 +148,7 @@ Fence::Seating Fence::Seat(const std::vector<std::string>& names, const Membersh
     const size_t by_a = suspicions_.AccusersOf(a, now), by_b = suspicions_.AccusersOf(b, now);
     return by_a != by_b ? by_a < by_b : members.Find(a)->session < members.Find(b)->session;
   };
-  return {{}, *std::ranges::max_element(names, later)};
+  return {{}, *std::ranges::max_element(ends, later)};
 }
 
 }  // namespace ringmaster::coordinator

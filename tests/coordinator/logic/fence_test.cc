@@ -219,6 +219,8 @@ TEST_CASE(
   const Fence::Seating seating = fence.Seat({"a", "b"}, members, Heard(0));
   CHECK(seating.ring.empty());
   CHECK(seating.out == "a");  // b holds more
+  // Who joins later is on no bad link, and would go in vain.
+  CHECK(fence.Seat(all, members, Heard(20'000)).out == "a");
   fence.Forget("a");
   CHECK(fence.Seat({"a", "b"}, members, Heard(0)).ring == Names{"a", "b"});
 }
