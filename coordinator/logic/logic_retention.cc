@@ -155,7 +155,7 @@ std::set<uint64_t> Logic::PinnedSteps(const std::string& job_id) const {
 void Logic::Adopt(const StrayCheckpoint& stray) {
   Job* job = Find(stray.job_id);
   const std::string why = job == nullptr ? "there is no such job" : CheckStray(stray, job->record);
-  if (!why.empty()) {
+  if (job == nullptr || !why.empty()) {
     actions_.push_back(Note{
         "job=" + stray.job_id,
         fmt::format("{} is not in the store, and it is left as it is: {}", stray.ref.path(), why)});
