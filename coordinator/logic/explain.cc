@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "coordinator/logic/predict.h"
 #include "coordinator/logic/run/failure.h"
 #include "coordinator/logic/run/run_report.h"
 

@@ -1,4 +1,4 @@
-#include "coordinator/logic/predict.h"
+#include "coordinator/logic/explain.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,7 +8,6 @@
 #include "common/job/metrics.h"
 #include "common/job/resolve.h"
 #include "coordinator/logic/explain.h"
-#include "coordinator/logic/predict.h"
 
 namespace ringmaster::coordinator {
 namespace {

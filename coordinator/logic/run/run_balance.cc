@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/job/balance.h"
-#include "coordinator/logic/predict.h"
+#include "coordinator/logic/explain.h"
 #include "coordinator/logic/run/run.h"
 
 namespace ringmaster::coordinator {

@@ -1,5 +1,5 @@
 // What a job's steps would take without some of its workers, or with more.
-#include "coordinator/logic/predict.h"
+#include "coordinator/logic/explain.h"
 
 #include <catch2/catch.hpp>
 #include <limits>
