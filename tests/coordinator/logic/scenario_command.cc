@@ -273,29 +273,35 @@ v1::Inspected ParseInspected(const Command& command) {
   return said;
 }
 
-v1::FenceAck ParseFenced(const Command& command) {
-  v1::FenceAck said;
+namespace {
+
+// How far a run came: a FenceAck or a JobFinished.
+template <typename Said>
+Said ParseReached(const Command& command, uint64_t applied) {
+  Said said;
   said.set_job_id(command.Text("job", "j0001"));
   *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
-  said.set_applied(command.Number("applied", 0));
+  said.set_applied(command.Number("applied", applied));
   said.set_digest(command.Text("digest", "d" + std::to_string(said.applied())));
+  testing::AddDigests(command.Text("digests", ""), &said);
+  return said;
+}
+
+}  // namespace
+
+v1::FenceAck ParseFenced(const Command& command) {
+  auto said = ParseReached<v1::FenceAck>(command, 0);
   std::stringstream list(command.Text("folded", ""));
   for (std::string shard; std::getline(list, shard, ',');) {
     said.add_folded(static_cast<uint32_t>(std::stoul(shard)));
   }
   said.set_evaluated(command.options.contains("evaluated"));
-  testing::AddDigests(command.Text("digests", ""), &said);
   return said;
 }
 
 v1::JobFinished ParseFinished(const Command& command) {
-  v1::JobFinished said;
-  said.set_job_id(command.Text("job", "j0001"));
-  *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
-  said.set_applied(command.Number("applied", 10));
-  said.set_digest(command.Text("digest", "d" + std::to_string(said.applied())));
+  auto said = ParseReached<v1::JobFinished>(command, 10);
   said.set_manifest_sha256(command.Text("manifest", ""));
-  testing::AddDigests(command.Text("digests", ""), &said);
   return said;
 }
 
