@@ -15,6 +15,9 @@
 namespace ringmaster::data {
 namespace {
 
+// How often one path is resolved at most while others rename beside it.
+constexpr int kMostResolutions = 64;
+
 // O_NONBLOCK: opening a pipe that nobody writes to must not hang.
 int OpenFlags(Wanted wanted) {
   return O_RDONLY | O_CLOEXEC | O_NONBLOCK | (wanted == Wanted::kFolder ? O_DIRECTORY : 0);
@@ -24,8 +27,14 @@ int OpenInside(int folder, const std::string& path, Wanted wanted) {
   open_how how = {};
   how.flags = static_cast<uint64_t>(OpenFlags(wanted));
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
-  const auto opened =
-      static_cast<int>(syscall(SYS_openat2, folder, path.c_str(), &how, sizeof(how)));
+  // EAGAIN: something on this machine was renamed or mounted, whatever it was, while a `..` was
+  // followed, so that the kernel cannot say whether the path stays inside: it wants to be asked
+  // again (man 2 openat2).
+  int opened = -1;
+  for (int tries = 0; opened < 0 && tries < kMostResolutions; ++tries) {
+    opened = static_cast<int>(syscall(SYS_openat2, folder, path.c_str(), &how, sizeof(how)));
+    if (opened < 0 && errno != EAGAIN) break;
+  }
   // EPERM: seccomp profiles older than the call.
   if (opened < 0 && (errno == ENOSYS || errno == EPERM)) {
     return OpenWithoutLinks(folder, path, wanted);

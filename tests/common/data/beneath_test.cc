@@ -109,5 +109,21 @@ TEST_CASE_METHOD(TreeFixture,
   CHECK(refused > 0);
 }
 
+TEST_CASE_METHOD(TreeFixture, "Beneath: what is renamed elsewhere is no obstacle to `..`") {
+  // The kernel's answer is EAGAIN then, and not about the path.
+  const std::string one = tree_ / "one", other = tree_ / "other";
+  WriteWhole(one, "renamed");
+  std::jthread rename([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      (void)std::rename(one.c_str(), other.c_str());
+      (void)std::rename(other.c_str(), one.c_str());
+    }
+  });
+  for (int i = 0; i < 20'000; ++i) {
+    const auto found = OpenBeneath(folder_, "deep/../deep/../deep/file", Wanted::kFile);
+    if (!found.ok()) FAIL(i << ": " << Message(found.status()));
+  }
+}
+
 }  // namespace
 }  // namespace ringmaster::data
