@@ -1,5 +1,5 @@
 // conv2d and its gradients by cuDNN's graph API, on N,H,W,C and the canonical O,H,W,I of kernels;
-// depthwise ones by own kernels.
+// depthwise ones by own kernels, and the gradient of weights as a product where it is one.
 #include <span>
 #include <utility>
 
@@ -7,8 +7,12 @@
 #include "worker/backend/cuda/kernel_table.h"
 #include "worker/backend/cuda/libraries/choose_convolution.h"
 #include "worker/backend/cuda/libraries/convolution_kernel.h"
+#include "worker/backend/cuda/libraries/cublas_matmul.h"
 
 namespace ringmaster::cuda {
+
+BindOp BindDenseWeightGradient;  // dense.cc
+
 namespace {
 
 class CudnnEngine final : public ConvolutionEngine {
@@ -61,6 +65,7 @@ StatusOr<std::unique_ptr<Kernel>> BindConv2dInputGradient(const BindContext& con
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindConv2dWeightGradient(const BindContext& context) {
+  if (MatmulOf(context.program.graph, context.node)) return BindDenseWeightGradient(context);
   return BindConvolution(context);
 }
 

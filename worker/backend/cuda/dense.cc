@@ -1,6 +1,6 @@
-// dense and its gradients by cuBLASLt, on the canonical I,O layout of kernels. Bias, activation and
-// the gradient of the bias are own kernels: a 16-bit product with a bias is written in float32
-// first, so that y is rounded once.
+// dense and its gradients by cuBLASLt, on the canonical I,O layout of kernels, and what else is one
+// product (MatmulOf). Bias, activation and the gradient of the bias are own kernels: a 16-bit
+// product with a bias is written in float32 first, so that y is rounded once.
 #include <utility>
 
 #include "worker/backend/cuda/device/device.h"
@@ -85,11 +85,13 @@ StatusOr<std::unique_ptr<Kernel>> BindDenseInputGradient(const BindContext& cont
       workspace);
 }
 
-// dw = x^T dy, db = sum over rows of dy.
+// dw = x^T dy, of a conv2d dy^T x, whose kernels are O,h,w,I; db = sum over rows of dy.
 StatusOr<std::unique_ptr<Kernel>> BindDenseWeightGradient(const BindContext& context) {
   const graph::Value& dy = context.input(1);
   const bool bias = context.node.outputs.size() > 1;
-  const DeviceMatrix rows = {nullptr, dy.shape[0], dy.shape[1], dy.dtype};
+  const int64_t columns = dy.shape.back();
+  const DeviceMatrix rows = {nullptr, graph::Elements(dy.shape) / columns, columns, dy.dtype};
+  const size_t a = context.node.as<graph::Conv2dWeightGradient>() != nullptr ? 1 : 0;
   RING_ASSIGN_OR_RETURN(Matmul product, BindMatmul(context));
   WorkspaceLayout layout;
   const size_t product_offset = layout.Add(product.workspace_bytes());
@@ -97,7 +99,7 @@ StatusOr<std::unique_ptr<Kernel>> BindDenseWeightGradient(const BindContext& con
   return MakeLaunch(
       [=, product = std::move(product)](const Operands& operands, cudaStream_t stream) {
         RING_RETURN_IF_ERROR(
-            product.Launch({operands.input<void>(0), operands.input<void>(1),
+            product.Launch({operands.input<void>(a), operands.input<void>(1 - a),
                             operands.output<void>(0), operands.workspace + product_offset},
                            stream));
         if (!bias) return absl::OkStatus();

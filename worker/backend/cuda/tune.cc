@@ -47,13 +47,13 @@ StatusOr<Question> MatmulQuestion(const Device& device, const MatmulShape& shape
 // nullopt: the node is neither a library's convolution nor a product.
 StatusOr<std::optional<Question>> QuestionOf(const BindContext& context) {
   const graph::Graph& graph = context.program.graph;
+  if (const auto shape = MatmulOf(graph, context.node)) {
+    RING_ASSIGN_OR_RETURN(auto question, MatmulQuestion(context.device, *shape));
+    return std::optional<Question>(std::move(question));
+  }
   if (const auto shape = ConvolutionOf(graph, context.node); shape && !shape->is_depthwise()) {
     RING_ASSIGN_OR_RETURN(auto question,
                           ConvolutionQuestion(context.device, PartOf(*shape, PartsOf(*shape))));
-    return std::optional<Question>(std::move(question));
-  }
-  if (const auto shape = MatmulOf(graph, context.node)) {
-    RING_ASSIGN_OR_RETURN(auto question, MatmulQuestion(context.device, *shape));
     return std::optional<Question>(std::move(question));
   }
   return std::optional<Question>();

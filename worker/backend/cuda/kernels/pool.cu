@@ -1,7 +1,9 @@
-// A block takes one row of y (or of x: see below) with all its channels, a thread one pack of
-// channels of one position. The gradient has two ways: where each element of x lies in exactly one
-// window, the thread of the window writes them all; elsewhere the thread of an element of x looks
-// at the windows over it, in order, so that nothing is written twice.
+// A block takes one row of y (or of x) with all its channels, a thread one pack of channels of one
+// position. The gradient of a maximum has two ways: where each element of x lies in exactly one
+// window, the thread of the window writes them all. Elsewhere a block takes a tile of x: it finds
+// once where each window over the tile has its maximum, and keeps that in shared memory; then the
+// thread of an element of x looks at the windows over it, in order, so that nothing is written
+// twice.
 #include "worker/backend/cuda/kernels/pool.h"
 
 #include "worker/backend/cuda/kernels/launch.h"
@@ -35,6 +37,64 @@ __device__ __forceinline__ int CoverLast(const PoolAxis& axis, int i) {
   return last < axis.output ? last : axis.output;
 }
 
+// Which position of its window a maximum has, counted row by row from where the window begins, in
+// the padding or not. Of each channel of a pack.
+constexpr uint16_t kNowhere = 0xffff;
+template <int kWidth>
+struct alignas(sizeof(uint16_t) * kWidth) Positions {
+  uint16_t at[kWidth];
+};
+
+template <typename T, int kWidth>
+struct Maxima {
+  Pack<T, kWidth> values = {};
+  Positions<kWidth> positions = {};
+};
+
+// The first maximum of window (p, q), by channel; `sample` points at the channels. Where the first
+// element is NaN that is the maximum, and nobody's.
+template <typename T, int kWidth>
+__device__ __forceinline__ Maxima<T, kWidth> MaximaOf(const PoolShape& s, const T* sample, int p,
+                                                      int q) {
+  constexpr int kLoads = 4;  // in flight at once
+  const int first_h = WindowFirst(s.height, p);
+  const int last_h = WindowLast(s.height, p);
+  const int first_w = WindowFirst(s.width, q);
+  const int last_w = WindowLast(s.width, q);
+  const int begin_h = p * s.height.stride - s.height.pad;
+  const int begin_w = q * s.width.stride - s.width.pad;
+  Maxima<T, kWidth> best;
+  for (int h = first_h; h < last_h; ++h) {
+    const T* const row = sample + static_cast<int64_t>(h) * s.width.input * s.channels;
+    for (int w = first_w; w < last_w; w += kLoads) {
+      Pack<T, kWidth> candidates[kLoads] = {};
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) {
+        if (w + i < last_w) candidates[i] = LoadPack<kWidth>(row + (w + i) * s.channels);
+      }
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) {
+        if (w + i >= last_w) break;
+        const bool first = h == first_h && w + i == first_w;
+        const auto position =
+            static_cast<uint16_t>((h - begin_h) * s.width.window + w + i - begin_w);
+#pragma unroll
+        for (int c = 0; c < kWidth; ++c) {
+          if (!first && !(candidates[i].get(c) > best.values.get(c))) continue;
+          best.values.elements[c] = candidates[i].elements[c];
+          best.positions.at[c] = position;
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < kWidth; ++c) {
+    const float value = best.values.get(c);
+    if (value != value) best.positions.at[c] = kNowhere;
+  }
+  return best;
+}
+
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kPoolThreads)
     PoolRows(PoolShape s, int packs, const T* __restrict__ x, T* __restrict__ y) {
@@ -42,26 +102,11 @@ __global__ void __launch_bounds__(kPoolThreads)
   const int p = static_cast<int>(blockIdx.x % static_cast<unsigned>(s.height.output));
   const T* const sample = x + n * s.height.input * s.width.input * s.channels;
   T* const to = y + static_cast<int64_t>(blockIdx.x) * s.width.output * s.channels;
-  const int first_h = WindowFirst(s.height, p);
-  const int last_h = WindowLast(s.height, p);
   for (int i = ThreadOfRow(); i < s.width.output * packs; i += ThreadsOfRow()) {
     const int q = i / packs;
     const int64_t channel = (i - q * packs) * kWidth;
-    const int first_w = WindowFirst(s.width, q);
-    const int last_w = WindowLast(s.width, q);
-    Pack<T, kWidth> best = {};
-    for (int h = first_h; h < last_h; ++h) {
-      const T* const row = sample + static_cast<int64_t>(h) * s.width.input * s.channels + channel;
-      for (int w = first_w; w < last_w; ++w) {
-        const auto candidate = LoadPack<kWidth>(row + w * s.channels);
-        const bool first = h == first_h && w == first_w;
-#pragma unroll
-        for (int c = 0; c < kWidth; ++c) {
-          if (first || candidate.get(c) > best.get(c)) best.elements[c] = candidate.elements[c];
-        }
-      }
-    }
-    StorePack<kWidth>(best, to + q * s.channels + channel);
+    const Maxima<T, kWidth> best = MaximaOf<T, kWidth>(s, sample + channel, p, q);
+    StorePack<kWidth>(best.values, to + q * s.channels + channel);
   }
 }
 
@@ -100,68 +145,127 @@ __global__ void __launch_bounds__(kPoolThreads)
   }
 }
 
-// Bit c: some position of window (p, q) before (h, w) holds the maximum of channel c too.
-template <typename T, int kWidth>
-__device__ unsigned TakenBefore(const PoolShape& s, const T* sample, int p, int q, int h, int w,
-                                const Pack<T, kWidth>& maximum) {
-  unsigned taken = 0;
-  const int first_w = WindowFirst(s.width, q);
-  const int last_w = WindowLast(s.width, q);
-  for (int i = WindowFirst(s.height, p); i <= h; ++i) {
-    const T* const row = sample + static_cast<int64_t>(i) * s.width.input * s.channels;
-    const int end = i == h ? w : last_w;
-    for (int j = first_w; j < end; ++j) {
-      const auto earlier = LoadPack<kWidth>(row + j * s.channels);
-#pragma unroll
-      for (int c = 0; c < kWidth; ++c) {
-        if (earlier.get(c) == maximum.get(c)) taken |= 1U << c;
-      }
+// How x is cut for windows that overlap: only the shape decides. Values.
+struct OverlapTiles {
+  static constexpr int kMostPositions = 18 * 1024;  // of maxima, in shared memory
+
+  PoolShape shape;
+  int packs;                 // of all channels
+  int rows, columns, depth;  // of a tile, in positions of x and in packs
+  int row_tiles, column_tiles, pack_tiles;
+
+  // Windows over `n` positions that follow each other, at most.
+  static int64_t WindowsOver(const PoolAxis& axis, int n) {
+    const int64_t most = (int64_t{n} + axis.window - 2) / axis.stride + 1;
+    return most < axis.output ? most : axis.output;
+  }
+  bool Fits(int width) const {
+    return WindowsOver(shape.height, rows) * WindowsOver(shape.width, columns) * depth * width <=
+           kMostPositions;
+  }
+  int64_t blocks() const { return shape.samples * row_tiles * column_tiles * pack_tiles; }
+};
+
+int TilesOf(int count, int tile) { return static_cast<int>(CeilDiv(count, tile)); }
+
+// False where not even one element's windows fit, or a window has too many positions.
+bool CutOverlapping(const PoolShape& s, int width, OverlapTiles* tiles) {
+  constexpr int kRows = 8;
+  constexpr int kDepth = 8;  // 128 bytes, as packs go
+  const auto packs = static_cast<int>(PacksOf(s.channels, width));
+  tiles->shape = s;
+  tiles->packs = packs;
+  tiles->rows = s.height.input < kRows ? s.height.input : kRows;
+  tiles->columns = s.width.input;
+  tiles->depth = packs < kDepth ? packs : kDepth;
+  while (!tiles->Fits(width)) {
+    if (tiles->columns > 2 * kRows) {
+      tiles->columns /= 2;
+    } else if (tiles->depth > 1) {
+      tiles->depth /= 2;
+    } else if (tiles->rows > 1) {
+      tiles->rows /= 2;
+    } else if (tiles->columns > 1) {
+      tiles->columns /= 2;
+    } else {
+      return false;
     }
   }
-  return taken;
+  tiles->row_tiles = TilesOf(s.height.input, tiles->rows);
+  tiles->column_tiles = TilesOf(s.width.input, tiles->columns);
+  tiles->pack_tiles = TilesOf(packs, tiles->depth);
+  return int64_t{s.height.window} * s.width.window < kNowhere;
 }
 
-// Any windows: rows of x.
+// One axis of a tile: its positions of x, and the windows over them.
+struct TileAxis {
+  int first, end, first_window, windows;
+
+  __device__ TileAxis(const PoolAxis& axis, int tile, int size)
+      : first(tile * size),
+        end(first + size < axis.input ? first + size : axis.input),
+        first_window(CoverFirst(axis, first)),
+        windows(CoverLast(axis, end - 1) - first_window) {}
+};
+
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kPoolThreads)
-    GatherRows(PoolShape s, int packs, const T* __restrict__ x, const T* __restrict__ y,
-               const T* __restrict__ dy, T* __restrict__ dx) {
-  const int64_t n = blockIdx.x / static_cast<unsigned>(s.height.input);
-  const int h = static_cast<int>(blockIdx.x % static_cast<unsigned>(s.height.input));
+    GatherTiles(OverlapTiles t, const T* __restrict__ x, const T* __restrict__ dy,
+                T* __restrict__ dx) {
+  __shared__ Positions<kWidth> maxima[OverlapTiles::kMostPositions / kWidth];
+  const PoolShape& s = t.shape;
+  unsigned block = blockIdx.x;
+  const auto next = [&block](int count) {
+    const auto which = static_cast<int>(block % static_cast<unsigned>(count));
+    block /= static_cast<unsigned>(count);
+    return which;
+  };
+  const int first_pack = next(t.pack_tiles) * t.depth;
+  const int depth = t.packs - first_pack < t.depth ? t.packs - first_pack : t.depth;
+  const TileAxis columns(s.width, next(t.column_tiles), t.columns);
+  const TileAxis rows(s.height, next(t.row_tiles), t.rows);
+  const int64_t n = block;
   const int64_t sample = n * s.height.input * s.width.input * s.channels;
   const int64_t output = n * s.height.output * s.width.output * s.channels;
-  const int last_p = CoverLast(s.height, h);
-  for (int i = ThreadOfRow(); i < s.width.input * packs; i += ThreadsOfRow()) {
-    const int w = i / packs;
-    const int64_t channel = (i - w * packs) * kWidth;
-    const int64_t at =
-        sample + (static_cast<int64_t>(h) * s.width.input + w) * s.channels + channel;
-    const auto mine = LoadPack<kWidth>(x + at);
+
+  for (int i = ThreadOfRow(); i < rows.windows * columns.windows * depth; i += ThreadsOfRow()) {
+    const int window = i / depth;
+    const int64_t channel = int64_t{first_pack + i - window * depth} * kWidth;
+    const int p = rows.first_window + window / columns.windows;
+    const int q = columns.first_window + window % columns.windows;
+    maxima[i] = MaximaOf<T, kWidth>(s, x + sample + channel, p, q).positions;
+  }
+  __syncthreads();
+
+  const int width = columns.end - columns.first;
+  for (int i = ThreadOfRow(); i < (rows.end - rows.first) * width * depth; i += ThreadsOfRow()) {
+    const int position = i / depth;
+    const int pack = i - position * depth;
+    const int64_t channel = int64_t{first_pack + pack} * kWidth;
+    const int h = rows.first + position / width;
+    const int w = columns.first + position % width;
     float sum[kWidth] = {};
+    const int last_p = CoverLast(s.height, h);
     const int last_q = CoverLast(s.width, w);
     for (int p = CoverFirst(s.height, h); p < last_p; ++p) {
       for (int q = CoverFirst(s.width, w); q < last_q; ++q) {
-        const int64_t window =
-            output + (static_cast<int64_t>(p) * s.width.output + q) * s.channels + channel;
-        const auto maximum = LoadPack<kWidth>(y + window);
-        unsigned takes = 0;
+        const int window = (p - rows.first_window) * columns.windows + q - columns.first_window;
+        const Positions<kWidth> maximum = maxima[window * depth + pack];
+        const int mine = (h - p * s.height.stride + s.height.pad) * s.width.window + w -
+                         q * s.width.stride + s.width.pad;
+        const auto gradient = LoadPack<kWidth>(
+            dy + output + (static_cast<int64_t>(p) * s.width.output + q) * s.channels + channel);
 #pragma unroll
         for (int c = 0; c < kWidth; ++c) {
-          if (mine.get(c) == maximum.get(c)) takes |= 1U << c;
-        }
-        if (takes == 0) continue;
-        takes &= ~TakenBefore<T, kWidth>(s, x + sample + channel, p, q, h, w, maximum);
-        const auto gradient = LoadPack<kWidth>(dy + window);
-#pragma unroll
-        for (int c = 0; c < kWidth; ++c) {
-          if ((takes >> c & 1U) != 0) sum[c] += gradient.get(c);
+          if (maximum.at[c] == mine) sum[c] += gradient.get(c);
         }
       }
     }
     Pack<T, kWidth> out;
 #pragma unroll
     for (int c = 0; c < kWidth; ++c) out.set(c, sum[c]);
-    StorePack<kWidth>(out, dx + at);
+    StorePack<kWidth>(
+        out, dx + sample + (static_cast<int64_t>(h) * s.width.input + w) * s.channels + channel);
   }
 }
 
@@ -260,8 +364,10 @@ cudaError_t Gradient(const PoolShape& s, const T* x, const T* y, const T* dy, T*
     return Enqueue(ScatterTiles<T, kWidth>, s.samples * s.height.output,
                    ThreadsFor(packs * s.width.output), stream, s, packs, x, y, dy, dx);
   }
-  return Enqueue(GatherRows<T, kWidth>, s.samples * s.height.input,
-                 ThreadsFor(packs * s.width.input), stream, s, packs, x, y, dy, dx);
+  OverlapTiles tiles;
+  if (!CutOverlapping(s, kWidth, &tiles)) return cudaErrorNotSupported;
+  return Enqueue(GatherTiles<T, kWidth>, tiles.blocks(), dim3(kPoolThreads), stream, tiles, x, dy,
+                 dx);
 }
 
 template <typename T, int kWidth>
@@ -316,179 +422,5 @@ RING_INSTANTIATE_POOL(float)
 RING_INSTANTIATE_POOL(__nv_bfloat16)
 RING_INSTANTIATE_POOL(__half)
 #undef RING_INSTANTIATE_POOL
-
-// A block takes some packs of channels of one sample, a lane of its threads every so many
-// positions.
-
-namespace {
-
-constexpr int kImageThreads = 256;
-constexpr int kLanePositions = 8;  // that a lane should have at least
-constexpr int kMaxLanes = 32;
-constexpr int kUnroll = 4;
-
-// Packs and lanes of a block, both powers of two, and the blocks of one sample.
-struct ImageTiles {
-  ImageShape shape;
-  int64_t packs;
-  int64_t tiles;
-  int tile_packs, lanes;
-};
-
-ImageTiles Cut(const ImageShape& shape, int width) {
-  ImageTiles cut = {shape, PacksOf(shape.channels, width), 0, 1, 1};
-  while (cut.lanes < kMaxLanes && shape.positions >= int64_t{2} * cut.lanes * kLanePositions) {
-    cut.lanes *= 2;
-  }
-  while (cut.tile_packs * cut.lanes < kImageThreads &&
-         (cut.tile_packs < cut.packs || cut.tile_packs * cut.lanes < 32)) {
-    cut.tile_packs *= 2;
-  }
-  cut.tiles = CeilDiv(cut.packs, cut.tile_packs);
-  return cut;
-}
-
-// This thread's first channel, its lane and its sample.
-struct ImagePlace {
-  int64_t sample, channel;
-  int lane;
-  bool inside;
-
-  __device__ ImagePlace(const ImageTiles& cut, int width) {
-    const auto tiles = static_cast<unsigned>(cut.tiles);
-    const auto tile_packs = static_cast<unsigned>(cut.tile_packs);
-    const int64_t pack =
-        static_cast<int64_t>(blockIdx.x % tiles) * tile_packs + threadIdx.x % tile_packs;
-    sample = blockIdx.x / tiles;
-    channel = pack * width;
-    lane = static_cast<int>(threadIdx.x / tile_packs);
-    inside = pack < cut.packs;
-  }
-};
-
-// What becomes of all positions of a channel: of a sum that begins with 0 the mean,
-struct MeanOfImage {
-  static constexpr bool kFromFirst = false;
-  __device__ static float Join(float sum, float other) { return sum + other; }
-  __device__ static float Result(float sum, int64_t positions) {
-    return sum / static_cast<float>(positions);
-  }
-};
-// or the maximum, which begins with the first one on every lane, so that NaN there stays.
-struct MaximumOfImage {
-  static constexpr bool kFromFirst = true;
-  __device__ static float Join(float best, float other) { return other > best ? other : best; }
-  __device__ static float Result(float best, int64_t) { return best; }
-};
-
-template <typename Fold, typename T, int kWidth>
-__global__ void __launch_bounds__(kImageThreads)
-    FoldImage(ImageTiles cut, const T* __restrict__ x, T* __restrict__ y) {
-  __shared__ float shared[kWidth][kImageThreads];
-  const ImagePlace place(cut, kWidth);
-  const int64_t positions = cut.shape.positions;
-  const int64_t channels = cut.shape.channels;
-  float fold[kWidth] = {};
-  if (place.inside) {
-    const T* const from = x + place.sample * positions * channels + place.channel;
-    if (Fold::kFromFirst) {
-      const auto in = LoadPack<kWidth>(from);
-#pragma unroll
-      for (int c = 0; c < kWidth; ++c) fold[c] = in.get(c);
-    }
-#pragma unroll kUnroll
-    for (int64_t p = place.lane; p < positions; p += cut.lanes) {
-      const auto in = LoadPack<kWidth>(from + p * channels);
-#pragma unroll
-      for (int c = 0; c < kWidth; ++c) fold[c] = Fold::Join(fold[c], in.get(c));
-    }
-  }
-  const int mine = static_cast<int>(threadIdx.x);
-  for (int half = cut.lanes / 2; half > 0; half /= 2) {
-#pragma unroll
-    for (int c = 0; c < kWidth; ++c) shared[c][mine] = fold[c];
-    __syncthreads();
-    if (place.lane < half) {
-#pragma unroll
-      for (int c = 0; c < kWidth; ++c) {
-        fold[c] = Fold::Join(fold[c], shared[c][mine + half * cut.tile_packs]);
-      }
-    }
-    __syncthreads();
-  }
-  if (!place.inside || place.lane != 0) return;
-  Pack<T, kWidth> out;
-#pragma unroll
-  for (int c = 0; c < kWidth; ++c) out.set(c, Fold::Result(fold[c], positions));
-  StorePack<kWidth>(out, y + place.sample * channels + place.channel);
-}
-
-template <typename T, int kWidth>
-__global__ void __launch_bounds__(kImageThreads)
-    Spread(ImageTiles cut, const T* __restrict__ dy, T* __restrict__ dx) {
-  const ImagePlace place(cut, kWidth);
-  if (!place.inside) return;
-  const int64_t positions = cut.shape.positions;
-  const int64_t channels = cut.shape.channels;
-  const auto in = LoadPack<kWidth>(dy + place.sample * channels + place.channel);
-  Pack<T, kWidth> out;
-#pragma unroll
-  for (int c = 0; c < kWidth; ++c) out.set(c, in.get(c) / static_cast<float>(positions));
-  T* const to = dx + place.sample * positions * channels + place.channel;
-  for (int64_t p = place.lane; p < positions; p += cut.lanes) {
-    StorePack<kWidth>(out, to + p * channels);
-  }
-}
-
-dim3 ThreadsOf(const ImageTiles& cut) {
-  return dim3(static_cast<unsigned>(cut.tile_packs * cut.lanes));
-}
-
-template <typename Fold, typename T, int kWidth>
-cudaError_t Forward(const ImageShape& shape, const T* x, T* y, cudaStream_t stream) {
-  const ImageTiles cut = Cut(shape, kWidth);
-  return Enqueue(FoldImage<Fold, T, kWidth>, shape.samples * cut.tiles, ThreadsOf(cut), stream, cut,
-                 x, y);
-}
-
-template <typename T, int kWidth>
-cudaError_t Backward(const ImageShape& shape, const T* dy, T* dx, cudaStream_t stream) {
-  const ImageTiles cut = Cut(shape, kWidth);
-  return Enqueue(Spread<T, kWidth>, shape.samples * cut.tiles, ThreadsOf(cut), stream, cut, dy, dx);
-}
-
-}  // namespace
-
-template <typename T>
-cudaError_t LaunchGlobalMaxPool(const ImageShape& shape, const T* x, T* y, cudaStream_t stream) {
-  const bool whole = shape.channels % kPackWidth<T> == 0;
-  return (whole ? Forward<MaximumOfImage, T, kPackWidth<T>>
-                : Forward<MaximumOfImage, T, 1>)(shape, x, y, stream);
-}
-
-template <typename T>
-cudaError_t LaunchGlobalAveragePool(const ImageShape& shape, const T* x, T* y,
-                                    cudaStream_t stream) {
-  const bool whole = shape.channels % kPackWidth<T> == 0;
-  return (whole ? Forward<MeanOfImage, T, kPackWidth<T>> : Forward<MeanOfImage, T, 1>)(shape, x, y,
-                                                                                       stream);
-}
-
-template <typename T>
-cudaError_t LaunchGlobalAveragePoolGradient(const ImageShape& shape, const T* dy, T* dx,
-                                            cudaStream_t stream) {
-  const bool whole = shape.channels % kPackWidth<T> == 0;
-  return (whole ? Backward<T, kPackWidth<T>> : Backward<T, 1>)(shape, dy, dx, stream);
-}
-
-#define RING_INSTANTIATE_IMAGE(T)                                                              \
-  template cudaError_t LaunchGlobalMaxPool(const ImageShape&, const T*, T*, cudaStream_t);     \
-  template cudaError_t LaunchGlobalAveragePool(const ImageShape&, const T*, T*, cudaStream_t); \
-  template cudaError_t LaunchGlobalAveragePoolGradient(const ImageShape&, const T*, T*,        \
-                                                       cudaStream_t);
-RING_INSTANTIATE_IMAGE(float)
-RING_INSTANTIATE_IMAGE(__nv_bfloat16)
-RING_INSTANTIATE_IMAGE(__half)
-#undef RING_INSTANTIATE_IMAGE
 
 }  // namespace ringmaster::cuda

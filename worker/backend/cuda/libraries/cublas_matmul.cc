@@ -38,6 +38,23 @@ MatmulShape WeightGradient(const graph::Value& x, const graph::Value& dy, const 
           .result = dw.dtype};
 }
 
+// dw(O,I) = dy(N H W,O)^T x(N H W,I), for a window of one pixel at every pixel.
+std::optional<MatmulShape> PixelWeightGradient(const graph::Value& x, const graph::Value& dw,
+                                               const graph::Conv2dAttributes& attributes) {
+  const graph::Conv2dAttributes whole = {.activation = attributes.activation};
+  const bool every_pixel = dw.shape[1] == 1 && dw.shape[2] == 1 && attributes.groups == 1 &&
+                           attributes.strides == whole.strides && attributes.pads == whole.pads;
+  const int64_t unit = 16 / static_cast<int64_t>(graph::ByteSize(x.dtype));
+  const int64_t filters = dw.shape[0], channels = dw.shape[3];
+  if (!every_pixel || channels % unit != 0 || filters % unit != 0) return std::nullopt;
+  return MatmulShape{.m = filters,
+                     .n = channels,
+                     .k = graph::Elements(x.shape) / channels,
+                     .transpose_a = true,
+                     .type = x.dtype,
+                     .result = dw.dtype};
+}
+
 }  // namespace
 
 std::string Key(const MatmulShape& shape) {
@@ -47,6 +64,10 @@ std::string Key(const MatmulShape& shape) {
 }
 
 std::optional<MatmulShape> MatmulOf(const graph::Graph& graph, const graph::Node& node) {
+  if (const auto* gradient = node.as<graph::Conv2dWeightGradient>()) {
+    return PixelWeightGradient(graph.value(node.inputs[0]), graph.value(node.outputs[0]),
+                               *gradient);
+  }
   const auto* attributes = node.attributes<graph::DenseAttributes>();
   if (attributes == nullptr) return std::nullopt;
   const graph::Value& first = graph.value(node.inputs[0]);

@@ -17,7 +17,7 @@
 
 namespace ringmaster::cuda {
 
-// What a dense layer's node computes, as a value that knows no library. Pure; thread-safe.
+// What a node computes that is one product, as a value that knows no library. Pure; thread-safe.
 
 // c(m,n) = op(a) op(b) on row-major matrices: op(a) is m x k, op(b) k x n; a transposed matrix lies
 // in memory as k x m, or n x k. Sums in float32.
@@ -31,8 +31,14 @@ struct MatmulShape {
 // `m 10 n 64 k 256 at b bfloat16 to float32`: the key of a kernel table's row; t: transposed.
 [[nodiscard]] std::string Key(const MatmulShape& shape);
 
-// Of dense, or of one of its gradients; nullopt when the node's op is another. Where a bias or an
-// activation follows, the product is wanted in float32, so that y is rounded once.
+// Of dense, of one of its gradients, or of the gradient of the weights of a conv2d whose window is
+// one pixel; nullopt when the node's op is another. Where a bias or an activation follows, the
+// product is wanted in float32, so that y is rounded once.
+//
+// Those windows of one pixel: dw has few elements, each a sum over all pixels of the shard.
+// cuBLASLt cuts such sums into parts that fill a GPU, and writes float32; cuDNN's engines that do
+// so are few and take up to ten times as long. Channels that tensor cores cannot read as they lie
+// are left to cuDNN, which gets a copy.
 [[nodiscard]] std::optional<MatmulShape> MatmulOf(const graph::Graph& graph,
                                                   const graph::Node& node);
 

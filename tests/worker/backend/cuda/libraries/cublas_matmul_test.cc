@@ -75,6 +75,46 @@ TEST_CASE("MatmulShape: what a node asks for is what the node computes") {
   }
 }
 
+TEST_CASE("MatmulShape: the gradient of weights of one pixel is a product over all pixels") {
+  using graph::Conv2dAttributes;
+  const auto shape_of = [](graph::Shape x, graph::Shape dy, graph::Shape dw,
+                           const Conv2dAttributes& attributes, DType type) {
+    graph::Graph graph;
+    const auto first = graph.AddFed("x", std::move(x), type);
+    const auto second = graph.AddFed("dy", std::move(dy), type);
+    const auto made =
+        graph::AddOp(&graph, {"node", graph::Conv2dWeightGradient{attributes}, {first, second}},
+                     {{std::move(dw), DType::kFloat32}});
+    REQUIRE(Message(made.status()) == "");
+    return MatmulOf(graph, graph.nodes()[0]);
+  };
+  const graph::Shape x = {2, 3, 3, 16}, dy = {2, 3, 3, 8}, dw = {8, 1, 1, 16};
+  const auto found = shape_of(x, dy, dw, {}, DType::kBFloat16);
+  REQUIRE(found.has_value());
+  CHECK(Key(*found) == "m 8 n 16 k 18 at b bfloat16 to float32");
+  // With dy as a and x as b it is the op's reference.
+  const auto values = testing::UniformValues(x, 1, 1, "x");
+  const auto gradient = testing::UniformValues(dy, 1, 1, "dy");
+  graph::Graph graph;
+  const auto first = graph.AddFed("x", x, DType::kBFloat16);
+  const auto second = graph.AddFed("dy", dy, DType::kBFloat16);
+  const auto made = graph::AddOp(&graph, {"node", graph::Conv2dWeightGradient{}, {first, second}},
+                                 {{dw, DType::kFloat32}});
+  REQUIRE(Message(made.status()) == "");
+  const auto expected = graph::RunReference(graph, {{first, values}, {second, gradient}}, {});
+  REQUIRE(Message(expected.status()) == "");
+  const std::vector<double>& reference = (*expected)[static_cast<size_t>((*made)[0])];
+  const std::vector<double> product = Product(*found, gradient, values);
+  REQUIRE(product.size() == reference.size());
+  for (size_t i = 0; i < product.size(); ++i) CHECK(product[i] == Approx(reference[i]));
+  // Not where pixels are left out, or channels are not what a tensor core reads at once.
+  CHECK(!shape_of(x, {2, 2, 2, 8}, dw, {.strides = {2, 2}}, DType::kBFloat16));
+  CHECK(!shape_of({2, 3, 3, 12}, dy, {8, 1, 1, 12}, {}, DType::kBFloat16));
+  CHECK(shape_of({2, 3, 3, 12}, dy, {8, 1, 1, 12}, {}, DType::kFloat32));
+  CHECK(!shape_of(x, {2, 2, 2, 8}, {8, 2, 2, 16}, {}, DType::kBFloat16));
+  CHECK(!shape_of(x, dy, {8, 1, 1, 8}, {.groups = 2}, DType::kBFloat16));
+}
+
 TEST_CASE("MatmulShape: what is added to later is wanted in float32") {
   graph::Graph graph;
   const auto x = graph.AddFed("x", {3, 5}, DType::kBFloat16);
