@@ -197,6 +197,15 @@ Status Reducer::AddBucket(uint32_t index) {
 // boundary. It is no part of the record, and so of no digest. Rows go as a bucket of their own: at
 // most 32 of each integer's bits are used, and are what is sent.
 Status Reducer::AddOwn(Own own) {
+  const bool asked = own.ends == EndsAtBoundary::kAsked;
+  if (options_.link == nullptr) {
+    --unfinished_;
+    pulse_->Tick();
+    record_ = std::move(own.record);
+    rows_ = std::move(own.rows);
+    if (round_ == Round::kStep) ends_at_boundary_.store(asked, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
   const uint32_t index = RecordBucket(round_, gradient_buckets());
   Numbers& numbers = record_numbers_;
   numbers.blocks = own.record.blocks();
@@ -205,7 +214,7 @@ Status Reducer::AddOwn(Own own) {
     const auto number = static_cast<uint32_t>(numbers.blocks.size());
     numbers.blocks.push_back({exact::kRecordTensor, number, 1});
     numbers.own.resize(numbers.own.size() + exact::kBlockElements);
-    numbers.own[number * exact::kBlockElements] = own.ends == EndsAtBoundary::kAsked ? 1 : 0;
+    numbers.own[number * exact::kBlockElements] = asked ? 1 : 0;
   }
   record_ = std::move(own.record);
   RING_RETURN_IF_ERROR(AddNumbers(index, &numbers));
@@ -237,6 +246,7 @@ Status Reducer::Finished(uint32_t index) {
 
 exact::Record Reducer::Unpack() {
   exact::Record total = *std::exchange(record_, std::nullopt);
+  if (options_.link == nullptr) return total;
   const size_t record = total.integers().size();
   std::copy_n(record_numbers_.totals.begin(), record, total.integers().begin());
   if (round_ == Round::kStep) {

@@ -54,9 +54,9 @@ __device__ void StoreNarrow(const Pack<float, kUpdateWidth>& from, T* to) {
 // kAround: something is on around the rule.
 template <typename Rule, bool kAround>
 __global__ void __launch_bounds__(kUpdateThreads)
-    Update(Rule rule, graph::Around around, UpdateArrays arrays, int64_t first_block,
-           int precision_bits) {
-  const int64_t block = first_block + blockIdx.x;
+    Update(Rule rule, graph::Around around, UpdateArrays arrays,
+           const uint32_t* __restrict__ blocks, int precision_bits) {
+  const int64_t block = blocks[blockIdx.x];
   const int place = static_cast<int>(threadIdx.x) * kUpdateWidth;
   const int64_t at = block * int64_t{kBlockElements} + place;
   const int left = static_cast<int>(arrays.counts[block]) - place;  // what lies behind is padding
@@ -105,14 +105,13 @@ __global__ void __launch_bounds__(kUpdateThreads)
 }  // namespace
 
 cudaError_t LaunchUpdate(const graph::TensorStep& step, const UpdateArrays& arrays,
-                         int64_t first_block, int64_t blocks, int precision_bits,
-                         cudaStream_t stream) {
+                         const BlockList& list, int precision_bits, cudaStream_t stream) {
   return std::visit(
       [&](const auto& rule) {
         using Rule = std::decay_t<decltype(rule)>;
         const auto kernel = step.around.plain() ? Update<Rule, false> : Update<Rule, true>;
-        return Enqueue(kernel, blocks, dim3(kUpdateThreads), stream, rule, step.around, arrays,
-                       first_block, precision_bits);
+        return Enqueue(kernel, list.count, dim3(kUpdateThreads), stream, rule, step.around, arrays,
+                       list.blocks, precision_bits);
       },
       step.formula);
 }

@@ -1,6 +1,6 @@
-// One optimizer update of codec blocks that follow each other: the integers of the sum become the
-// reduced gradient, which updates parameters and slots and is not kept. The bits of
-// exact::Dequantize and graph::UpdateRange; a NaN stays one, though not its payload.
+// One optimizer update of some codec blocks: the integers of the sum become the reduced gradient,
+// which updates parameters and slots and is not kept. The bits of exact::Dequantize and
+// graph::UpdateRange; a NaN stays one, though not its payload.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -29,10 +29,15 @@ struct UpdateArrays {
   __half* float16 = nullptr;          // where there is none
 };
 
-// Changes blocks [first_block, first_block + blocks), of tensors with this step, and nothing else.
+// Numbers of blocks, each once; device memory.
+struct BlockList {
+  const uint32_t* blocks;
+  int64_t count;
+};
+
+// Changes those blocks, of tensors with this step, and nothing else.
 cudaError_t LaunchUpdate(const graph::TensorStep& step, const UpdateArrays& arrays,
-                         int64_t first_block, int64_t blocks, int precision_bits,
-                         cudaStream_t stream);
+                         const BlockList& list, int precision_bits, cudaStream_t stream);
 
 // The exponents of the next step on the GPU: the bits of common/exact/units.h. All pointers are to
 // device memory. Launchers enqueue and wait for nothing; each returns what cudaGetLastError says.

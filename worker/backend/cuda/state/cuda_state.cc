@@ -65,7 +65,7 @@ uint64_t CudaState::DeviceBytes(const DeviceStateOptions& options) {
   const uint64_t blocks = layout.block_count();
   const uint64_t element = 2 * sizeof(int64_t) + slots * sizeof(float);
   // Exponents, and the tables; what belongs to a tensor or is there once does not count.
-  const uint64_t block = sizeof(int16_t) + 3 * sizeof(uint32_t);
+  const uint64_t block = sizeof(int16_t) + 4 * sizeof(uint32_t);
   return layout.arena_elements() * element + blocks * block +
          DigestScratch(static_cast<int64_t>(blocks)) + 2 * SumTransfer::DeviceBytes(layout);
 }
@@ -118,14 +118,36 @@ Status CudaState::FillTables() {
     first_blocks.push_back(static_cast<uint32_t>(tensor.first_block));
   }
   first_blocks.push_back(static_cast<uint32_t>(layout_.block_count()));
+  std::vector<uint32_t> by_step = SortBySteps();
   for (const auto& [from, to] : {std::pair{&counts, &tables_.counts},
                                  {&tensors, &tables_.tensors},
                                  {&indices, &tables_.indices},
-                                 {&first_blocks, &tables_.first_blocks}}) {
+                                 {&first_blocks, &tables_.first_blocks},
+                                 {&by_step, &tables_.by_step}}) {
     RING_RETURN_IF_ERROR(to->Make(from->size()));
     RING_RETURN_IF_ERROR(Upload(*from, to->data()));
   }
   return absl::OkStatus();
+}
+
+std::vector<uint32_t> CudaState::SortBySteps() {
+  const std::span<const exact::TensorRange> tensors = layout_.tensors();
+  std::vector<bool> sorted(tensors.size(), false);
+  std::vector<uint32_t> blocks;
+  for (size_t first = 0; first < tensors.size(); ++first) {
+    if (sorted[first]) continue;
+    EqualSteps equal = {.tensor = tensors[first].tensor, .first = blocks.size()};
+    for (size_t i = first; i < tensors.size(); ++i) {
+      if (sorted[i] || !optimizer_->SameStep(equal.tensor, tensors[i].tensor)) continue;
+      sorted[i] = true;
+      for (size_t b = 0; b < tensors[i].block_count; ++b) {
+        blocks.push_back(static_cast<uint32_t>(tensors[i].first_block + b));
+      }
+    }
+    equal.count = blocks.size() - equal.first;
+    steps_.push_back(equal);
+  }
+  return blocks;
 }
 
 Status CudaState::Upload(const auto& values, void* to) {
@@ -332,19 +354,12 @@ Status CudaState::StartUpdate(SumSource source, uint64_t update) {
                   fmt::format("exponents of update {}", update));
 }
 
-// One launch for each run of tensors with equal steps.
 Status CudaState::StartUpdate(const UpdateArrays& arrays, uint64_t update) {
-  const std::span<const exact::TensorRange> tensors = layout_.tensors();
-  for (size_t first = 0, end = 0; first < tensors.size(); first = end) {
-    size_t blocks = 0;
-    for (; end < tensors.size() && optimizer_->SameStep(tensors[first].tensor, tensors[end].tensor);
-         ++end) {
-      blocks += tensors[end].block_count;
-    }
-    const cudaError_t updated =
-        LaunchUpdate(optimizer_->step(update, tensors[first].tensor), arrays,
-                     static_cast<int64_t>(tensors[first].first_block), static_cast<int64_t>(blocks),
-                     precision_bits_, stream_.get());
+  for (const EqualSteps& equal : steps_) {
+    const BlockList list = {tables_.by_step.data() + equal.first,
+                            static_cast<int64_t>(equal.count)};
+    const cudaError_t updated = LaunchUpdate(optimizer_->step(update, equal.tensor), arrays, list,
+                                             precision_bits_, stream_.get());
     RING_RETURN_IF_ERROR(FromCuda(updated, fmt::format("update {}", update)));
   }
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <memory>
+#include <vector>
 
 #include "common/graph/update/optimizer.h"
 #include "worker/backend/cuda/device/runtime.h"
@@ -54,6 +55,12 @@ class CudaState final : public DeviceState {
   struct Tables {
     DeviceArray<uint32_t> counts, tensors, indices;  // by block
     DeviceArray<uint32_t> first_blocks;              // by tensor in arena order, and the end
+    DeviceArray<uint32_t> by_step;                   // all blocks, those of equal steps together
+  };
+  // Tensors whose update is the same step: one launch.
+  struct EqualSteps {
+    uint32_t tensor = 0;          // one of them
+    size_t first = 0, count = 0;  // of Tables::by_step
   };
 
   CudaState(DeviceWeights& weights, const DeviceStateOptions& options,
@@ -61,6 +68,8 @@ class CudaState final : public DeviceState {
   Status Open();
   Status MakeArrays();
   Status FillTables();
+  // The blocks, those of equal steps together, and steps_.
+  [[nodiscard]] std::vector<uint32_t> SortBySteps();
   // For host arrays of any element.
   Status Upload(const auto& values, void* to);
 
@@ -100,6 +109,7 @@ class CudaState final : public DeviceState {
   DeviceArray<uint64_t> hashes_;  // two of each part and of the exponents, and `finite`
   Arena host_hashes_{Place::kPinned};
   Tables tables_;
+  std::vector<EqualSteps> steps_;
   GradientSums gradient_sums_;
 
   Stream stream_;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <numeric>
 #include <random>
 
 #include "common/exact/block_layout.h"
@@ -61,6 +62,12 @@ exact::BlockLayout UpdateLayout() {
   auto layout = exact::BlockLayout::Create(tensors);
   REQUIRE(layout.ok());
   return *std::move(layout);
+}
+
+std::vector<uint32_t> AllOf(const exact::BlockLayout& layout) {
+  std::vector<uint32_t> all(layout.block_count());
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 // Equal bits, or both NaN, which a GPU writes in its own way.
@@ -204,9 +211,10 @@ struct UpdateOnDevice {
     std::ranges::copy(model.exponents, exponents.data());
   }
 
-  cudaError_t Apply(const graph::TensorStep& step, const exact::Bucket& range) {
-    return LaunchUpdate(step, arrays(), static_cast<int64_t>(range.first_block),
-                        static_cast<int64_t>(range.block_count), kUpdatePrecisionBits, nullptr);
+  cudaError_t Apply(const graph::TensorStep& step, const std::vector<uint32_t>& blocks) {
+    Array<uint32_t> list(blocks);
+    return LaunchUpdate(step, arrays(), {list.data(), static_cast<int64_t>(blocks.size())},
+                        kUpdatePrecisionBits, nullptr);
   }
 
   bool Is(const Model& model) {
@@ -241,8 +249,7 @@ TEST_CASE("CUDA update: the CPU's bits for every optimizer, update after update"
         model.DrawTotals();
         device.Take(model);
         model.Apply(update);
-        REQUIRE(device.Apply(model.optimizer->step(update, 0), {0, layout.block_count()}) ==
-                cudaSuccess);
+        REQUIRE(device.Apply(model.optimizer->step(update, 0), AllOf(layout)) == cudaSuccess);
         CHECK(device.Is(model));
       }
     }
@@ -250,7 +257,7 @@ TEST_CASE("CUDA update: the CPU's bits for every optimizer, update after update"
   testing::SetSchedule(testing::Schedule::kForward);
 }
 
-TEST_CASE("CUDA update: ranges of blocks give what the whole arena gives, and touch nothing else") {
+TEST_CASE("CUDA update: lists of blocks give what the whole arena gives, and touch nothing else") {
   const exact::BlockLayout layout = UpdateLayout();
   for (const v1::Optimizer& options : Optimizers()) {
     Model model(layout, options);
@@ -258,9 +265,11 @@ TEST_CASE("CUDA update: ranges of blocks give what the whole arena gives, and to
     model.DrawTotals();
     device.Take(model);
     const graph::TensorStep step = model.optimizer->step(1, 0);
-    for (const exact::Bucket& range :
-         {exact::Bucket{3, layout.block_count() - 3}, exact::Bucket{0, 1}, exact::Bucket{1, 2}}) {
-      REQUIRE(device.Apply(step, range) == cudaSuccess);
+    // Every third block from 0 on, from 1 on, from 2 on.
+    for (uint32_t first = 0; first < 3; ++first) {
+      std::vector<uint32_t> some;
+      for (uint32_t b = first; b < layout.block_count(); b += 3) some.push_back(b);
+      REQUIRE(device.Apply(step, some) == cudaSuccess);
     }
     model.Apply(1);
     CHECK(device.Is(model));
@@ -277,9 +286,10 @@ TEST_CASE("CUDA update: copies that nobody reads are not written") {
   model.Apply(1);
   UpdateArrays arrays = device.arrays();
   arrays.float16 = nullptr;
-  REQUIRE(LaunchUpdate(model.optimizer->step(1, 0), arrays, 0,
-                       static_cast<int64_t>(layout.block_count()), kUpdatePrecisionBits,
-                       nullptr) == cudaSuccess);
+  Array<uint32_t> list(AllOf(layout));
+  REQUIRE(LaunchUpdate(model.optimizer->step(1, 0), arrays,
+                       {list.data(), static_cast<int64_t>(layout.block_count())},
+                       kUpdatePrecisionBits, nullptr) == cudaSuccess);
   CHECK(device.bfloat16.Has(model.bfloat16));
   CHECK(device.float16.Has(none));
 }
