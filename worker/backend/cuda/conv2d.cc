@@ -1,10 +1,13 @@
 // conv2d and its gradients by cuDNN's graph API, on N,H,W,C and the canonical O,H,W,I of kernels;
-// depthwise ones by own kernels, and the gradient of weights as a product where it is one.
+// depthwise ones by own kernels; as products by cuBLASLt where they are one, or where an image has
+// few channels.
 #include <span>
 #include <utility>
 
 #include "worker/backend/cuda/device/device.h"
+#include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel_table.h"
+#include "worker/backend/cuda/libraries/bias_activation.h"
 #include "worker/backend/cuda/libraries/choose_convolution.h"
 #include "worker/backend/cuda/libraries/convolution_kernel.h"
 #include "worker/backend/cuda/libraries/cublas_matmul.h"
@@ -33,6 +36,100 @@ class CudnnEngine final : public ConvolutionEngine {
   ConvolutionPlan plan_;
 };
 
+// y = patches w^T, or dw = dy^T patches, over parts of the samples in their order. Kernels and
+// their gradients are copied, so that their rows are as long as the patches'.
+class PatchKernel final : public Kernel {
+ public:
+  PatchKernel(const ConvolutionShape& shape, const PatchProduct& product, Matmul matmul,
+              BiasGradient bias_gradient)
+      : forward_(shape.pass == ConvolutionPass::kForward),
+        parts_(product.parts),
+        patch_shape_(product.patches),
+        matmul_(std::move(matmul)),
+        sums_bias_(bias_gradient == BiasGradient::kWanted) {
+    const int64_t image = shape.height * shape.width * shape.channels;
+    const auto bytes = static_cast<int64_t>(graph::ByteSize(shape.type));
+    x_bytes_ = patch_shape_.samples * image * bytes;
+    y_bytes_ = product.rows() * shape.filters * bytes;
+    y_ = {nullptr, parts_ * product.rows(), shape.filters, shape.type};
+    const graph::DType type = forward_ ? shape.type : shape.result;
+    const int64_t window = shape.window_height * shape.window_width * shape.channels;
+    w_ = {nullptr, shape.filters, window, type};
+    wide_w_ = {nullptr, shape.filters, patch_shape_.columns, type};
+    patches_offset_ =
+        layout_.Add(static_cast<size_t>(product.rows() * patch_shape_.columns * bytes));
+    w_offset_ = layout_.Add(wide_w_.bytes());
+    matmul_offset_ = layout_.Add(matmul_.workspace_bytes());
+    sums_offset_ = layout_.Add(sums_bias_ ? ColumnSumWorkspace(y_) : 0);
+  }
+
+  [[nodiscard]] size_t workspace_bytes() const override { return layout_.bytes(); }
+
+  Status Attach(const Operands& operands) override {
+    std::byte* const workspace = operands.workspace;
+    x_ = operands.input<std::byte>(0);
+    void* const second = const_cast<void*>(operands.inputs[1]);
+    y_.data = forward_ ? operands.outputs[0] : second;
+    w_.data = forward_ ? second : operands.outputs[0];
+    wide_w_.data = workspace + w_offset_;
+    patches_ = workspace + patches_offset_;
+    scratch_ = workspace + matmul_offset_;
+    sums_ = workspace + sums_offset_;
+    bias_gradient_ = sums_bias_ ? operands.output<float>(1) : nullptr;
+    return absl::OkStatus();
+  }
+
+  Status Launch(cudaStream_t stream) override {
+    if (forward_) RING_RETURN_IF_ERROR(Resize(w_, wide_w_, stream));
+    for (int64_t part = 0; part < parts_; ++part) {
+      RING_RETURN_IF_ERROR(
+          FromCuda(LaunchPatches(patch_shape_, x_ + part * x_bytes_, patches_, stream), "patches"));
+      std::byte* const y = static_cast<std::byte*>(y_.data) + part * y_bytes_;
+      const MatmulOperands operands = forward_
+                                          ? MatmulOperands{patches_, wide_w_.data, y, scratch_}
+                                          : MatmulOperands{y, patches_, wide_w_.data, scratch_};
+      const bool adds = !forward_ && part > 0;
+      RING_RETURN_IF_ERROR(
+          matmul_.Launch(operands, stream, adds ? Matmul::Result::kAdd : Matmul::Result::kWrite));
+    }
+    if (forward_) return absl::OkStatus();
+    RING_RETURN_IF_ERROR(Resize(wide_w_, w_, stream));
+    return sums_bias_ ? SumColumns(y_, sums_, bias_gradient_, stream) : absl::OkStatus();
+  }
+
+ private:
+  const bool forward_;
+  const int64_t parts_;
+  const PatchShape patch_shape_;
+  const Matmul matmul_;
+  const bool sums_bias_;
+  int64_t x_bytes_ = 0, y_bytes_ = 0;  // of a part
+  DeviceMatrix y_, w_, wide_w_;
+  WorkspaceLayout layout_;
+  size_t patches_offset_ = 0, w_offset_ = 0, matmul_offset_ = 0, sums_offset_ = 0;
+  const std::byte* x_ = nullptr;
+  void *patches_ = nullptr, *scratch_ = nullptr, *sums_ = nullptr;
+  float* bias_gradient_ = nullptr;
+};
+
+StatusOr<std::unique_ptr<Kernel>> MakePatchKernel(const BindContext& context,
+                                                  const ConvolutionShape& shape,
+                                                  const PatchProduct& product,
+                                                  BiasGradient bias_gradient) {
+  const bool forward = shape.pass == ConvolutionPass::kForward;
+  const int64_t columns = product.patches.columns;
+  const MatmulShape matmul = {.m = forward ? product.rows() : shape.filters,
+                              .n = forward ? shape.filters : columns,
+                              .k = forward ? columns : product.rows(),
+                              .transpose_a = !forward,
+                              .transpose_b = forward,
+                              .type = shape.type,
+                              .result = shape.result};
+  auto made = Matmul::Create(context.device.cublas_lt(), matmul, nullptr);
+  if (!made.ok()) return Annotate(made.status(), context.node.name);
+  return std::make_unique<PatchKernel>(shape, product, *std::move(made), bias_gradient);
+}
+
 StatusOr<std::unique_ptr<Kernel>> BindConvolution(const BindContext& context) {
   const graph::Node& node = context.node;
   const auto shape = ConvolutionOf(context.program.graph, node);
@@ -40,6 +137,9 @@ StatusOr<std::unique_ptr<Kernel>> BindConvolution(const BindContext& context) {
   const BiasGradient bias_gradient =
       node.outputs.size() > 1 ? BiasGradient::kWanted : BiasGradient::kNone;
   if (shape->is_depthwise()) return MakeDepthwiseKernel(node.name, *shape, bias_gradient);
+  if (const auto product = PatchProductOf(*shape)) {
+    return MakePatchKernel(context, *shape, *product, bias_gradient);
+  }
   RING_ASSIGN_OR_RETURN(const PlanTable* plans, PlanTableOrInstalled(context.plans));
   const CudnnTarget target = {.handle = context.device.cudnn()};
   const int64_t parts = PartsOf(*shape);

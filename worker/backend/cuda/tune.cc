@@ -51,7 +51,8 @@ StatusOr<std::optional<Question>> QuestionOf(const BindContext& context) {
     RING_ASSIGN_OR_RETURN(auto question, MatmulQuestion(context.device, *shape));
     return std::optional<Question>(std::move(question));
   }
-  if (const auto shape = ConvolutionOf(graph, context.node); shape && !shape->is_depthwise()) {
+  if (const auto shape = ConvolutionOf(graph, context.node);
+      shape && !shape->is_depthwise() && !PatchProductOf(*shape)) {
     RING_ASSIGN_OR_RETURN(auto question,
                           ConvolutionQuestion(context.device, PartOf(*shape, PartsOf(*shape))));
     return std::optional<Question>(std::move(question));

@@ -111,6 +111,10 @@ std::vector<OpCase> Conv2dCases() {
        Conv2dWeightGradient{Grouped(Window(2, 2, 2), 48)},
        {{{3, 7, 8, 48}}, {{3, 4, 4, 48}}},
        {{{48, 5, 5, 1}}}},
+      {"7x7, stride 2, of an image",
+       Conv2dWeightGradient{Window(2, 3, 3)},
+       {{{2, 15, 13, 3}}, {{2, 8, 7, 8}}},
+       {{{8, 7, 7, 3}}, {{8}}}},
       {"1x1", Conv2dWeightGradient{plain}, {{{2, 4, 5, 24}}, {{2, 4, 5, 20}}}, {{{20, 1, 1, 24}}}},
   };
   AddAll("1x1, more channels than positions", plain, {2, 1, 3, 40}, {24, 1, 1, 40}, {2, 1, 3, 24},

@@ -92,17 +92,59 @@ std::optional<ConvolutionShape> ConvolutionOf(const graph::Graph& graph, const g
   return made;
 }
 
+namespace {
+
+// A number of parts that divides the samples, `least` or a little more; 0 where none is near.
+int64_t PartsFrom(int64_t least, int64_t samples) {
+  for (int64_t parts = least; parts <= std::min(4 * least, samples); ++parts) {
+    if (samples % parts == 0) return parts;
+  }
+  return 0;
+}
+
+}  // namespace
+
 int64_t PartsOf(const ConvolutionShape& shape) {
   if (shape.pass == ConvolutionPass::kWeightGradient) return 1;
   // 512 MiB of float32: an H100's engines for 3x3 windows then stay below 1 GiB of scratch.
   const int64_t most = shape.type == graph::DType::kFloat32 ? int64_t{1} << 27 : int64_t{1} << 31;
   const int64_t x = shape.samples * shape.height * shape.width * shape.channels;
   const int64_t y = shape.samples * shape.output_height() * shape.output_width() * shape.filters;
-  const int64_t least = (std::max(x, y) + most - 1) / most;
-  for (int64_t parts = least; parts <= std::min(4 * least, shape.samples); ++parts) {
-    if (shape.samples % parts == 0) return parts;
-  }
-  return 1;
+  return std::max<int64_t>(1, PartsFrom((std::max(x, y) + most - 1) / most, shape.samples));
+}
+
+std::optional<PatchProduct> PatchProductOf(const ConvolutionShape& shape) {
+  constexpr int64_t kMostChannels = 4;
+  constexpr int64_t kMostOfAxis = 1 << 14;
+  const graph::Conv2dAttributes& a = shape.attributes;
+  const int64_t unit = ChannelUnit(shape.type);
+  const int64_t window = shape.window_height * shape.window_width;
+  const bool fits = shape.pass != ConvolutionPass::kInputGradient &&
+                    shape.type != graph::DType::kFloat32 && !shape.fuses_anything() &&
+                    shape.channels <= kMostChannels && window > 1 && a.groups == 1 &&
+                    a.dilations == graph::Conv2dAttributes().dilations &&
+                    shape.filters % unit == 0 && std::max(shape.height, shape.width) < kMostOfAxis;
+  const int64_t columns = RoundUp(window * shape.channels, unit);
+  if (!fits || columns > kMostPatchColumns) return std::nullopt;
+  PatchProduct made = {.patches = {.samples = shape.samples,
+                                   .height = static_cast<int>(shape.height),
+                                   .width = static_cast<int>(shape.width),
+                                   .channels = static_cast<int>(shape.channels),
+                                   .window_height = static_cast<int>(shape.window_height),
+                                   .window_width = static_cast<int>(shape.window_width),
+                                   .stride_height = static_cast<int>(a.strides[0]),
+                                   .stride_width = static_cast<int>(a.strides[1]),
+                                   .pad_top = static_cast<int>(a.pads[0]),
+                                   .pad_left = static_cast<int>(a.pads[1]),
+                                   .output_height = static_cast<int>(shape.output_height()),
+                                   .output_width = static_cast<int>(shape.output_width()),
+                                   .columns = static_cast<int>(columns)}};
+  if (shape.window_height * made.patches.pitch() > kMostPatchElements) return std::nullopt;
+  const int64_t bytes = made.rows() * columns * static_cast<int64_t>(graph::ByteSize(shape.type));
+  made.parts = PartsFrom((bytes + kPatchBytes - 1) / kPatchBytes, shape.samples);
+  if (made.parts == 0) return std::nullopt;
+  made.patches.samples /= made.parts;
+  return made;
 }
 
 ConvolutionShape PartOf(const ConvolutionShape& shape, int64_t parts) {

@@ -11,6 +11,7 @@
 
 #include "common/graph/graph.h"
 #include "common/graph/ops/window.h"
+#include "worker/backend/cuda/kernels/patches.h"
 
 namespace ringmaster::cuda {
 
@@ -75,6 +76,22 @@ struct ConvolutionShape {
 // samples, 1 where none near does. A rule of the shape alone, so that every GPU has the same bits.
 [[nodiscard]] int64_t PartsOf(const ConvolutionShape& shape);
 [[nodiscard]] ConvolutionShape PartOf(const ConvolutionShape& shape, int64_t parts);
+
+// A convolution of an image's few channels as products of its patches (kernels/patches.h), a part
+// of the samples after the other, so that the patches of one fit into `kPatchBytes`. Engines that
+// are made for many channels read such images padded to eight and take several times as long.
+inline constexpr int64_t kPatchBytes = int64_t{64} << 20;
+struct PatchProduct {
+  PatchShape patches;  // of a part
+  int64_t parts = 1;   // which divide the samples
+
+  [[nodiscard]] int64_t rows() const {
+    return patches.samples * patches.output_height * patches.output_width;
+  }
+};
+// nullopt where that is not the way: another pass than forward and weight gradient, more than four
+// channels, float32, a bias or an activation, which cuDNN fuses. A rule of the shape alone.
+[[nodiscard]] std::optional<PatchProduct> PatchProductOf(const ConvolutionShape& shape);
 
 // What the library is asked for in place of the shape itself; the rest is done by own kernels, with
 // copies in the workspace.

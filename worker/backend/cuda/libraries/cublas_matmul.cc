@@ -225,12 +225,12 @@ StatusOr<Matmul> Matmul::Create(cublasLtHandle_t handle, const MatmulShape& shap
   return made;
 }
 
-Status Matmul::Launch(const MatmulOperands& operands, cudaStream_t stream) const {
+Status Matmul::Launch(const MatmulOperands& operands, cudaStream_t stream, Result result) const {
   const float one = 1;
-  const float zero = 0;
+  const float kept = result == Result::kAdd ? 1 : 0;
   Problem& p = *problem_;
   return FromCublas(cublasLtMatmul(handle_, &p.product, &one, operands.b, &p.first, operands.a,
-                                   &p.second, &zero, operands.c, &p.c, operands.c, &p.c,
+                                   &p.second, &kept, operands.c, &p.c, operands.c, &p.c,
                                    &algorithm_, operands.workspace, workspace_bytes_, stream),
                     what_);
 }

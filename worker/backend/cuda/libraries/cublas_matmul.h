@@ -68,8 +68,10 @@ class Matmul {
                                                const MatmulChoice* choice);
 
   [[nodiscard]] size_t workspace_bytes() const { return workspace_bytes_; }
-  // Enqueues on the stream, which may be captured.
-  [[nodiscard]] Status Launch(const MatmulOperands& operands, cudaStream_t stream) const;
+  // Enqueues on the stream, which may be captured. kAdd: c += op(a) op(b), of a float32 c.
+  enum class Result : uint8_t { kWrite, kAdd };
+  [[nodiscard]] Status Launch(const MatmulOperands& operands, cudaStream_t stream,
+                              Result result = Result::kWrite) const;
 
  private:
   // What cuBLASLt is told of a shape. It computes on columns: c as its transpose, op(b)^T op(a)^T.

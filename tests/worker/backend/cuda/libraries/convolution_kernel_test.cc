@@ -10,6 +10,8 @@
 #include "common/graph/ops/reference_executor.h"
 #include "tests/support/program_feeds.h"
 #include "tests/support/relative_error.h"
+#include "tests/worker/backend/cuda/emulation/block_emulator.h"
+#include "tests/worker/backend/cuda/emulation/guarded_memory.h"
 #include "worker/backend/cuda/kernel.h"
 
 namespace ringmaster::cuda {
@@ -303,6 +305,52 @@ TEST_CASE("Convolution kernel: every variant computes the node") {
     grouped.dilations = {2, 1};
     CheckVariants(Cases(grouped, type, 6, 10), limit);
   }
+}
+
+TEST_CASE("Patches: what each window sees, row by row, and zeros") {
+  struct Case {
+    graph::Conv2dAttributes attributes;
+    graph::Shape x, w;
+  };
+  for (const auto schedule : {testing::Schedule::kForward, testing::Schedule::kBackward}) {
+    testing::SetSchedule(schedule);
+    for (const Case& c : {Case{{{2, 2}, {3, 3, 3, 3}}, {2, 15, 13, 3}, {8, 7, 7, 3}},
+                          Case{{{1, 1}, {1, 1, 1, 1}}, {1, 5, 300, 1}, {16, 3, 3, 1}},
+                          Case{{{3, 2}, {0, 2, 1, 0}}, {3, 11, 6, 4}, {8, 5, 2, 4}},
+                          Case{{{4, 5}, {0, 0, 0, 0}}, {1, 9, 12, 2}, {8, 2, 3, 2}}}) {
+      const auto shape =
+          ConvolutionShape::Of(ConvolutionPass::kForward, c.attributes, c.x, c.w, DType::kBFloat16);
+      const auto product = PatchProductOf(shape);
+      REQUIRE(product.has_value());
+      REQUIRE(product->parts == 1);
+      const PatchShape& s = product->patches;
+      INFO(Key(shape));
+      const auto elements = static_cast<size_t>(graph::Elements(c.x));
+      testing::GuardedMemory x(2 * elements);
+      testing::GuardedMemory patches(2 * static_cast<size_t>(product->rows() * s.columns));
+      auto* const image = reinterpret_cast<uint16_t*>(x.data());
+      for (size_t i = 0; i < elements; ++i) image[i] = static_cast<uint16_t>(i + 1);
+      REQUIRE(LaunchPatches(s, x.data(), patches.data(), nullptr) == cudaSuccess);
+      const auto* at = reinterpret_cast<const uint16_t*>(patches.data());
+      const int window = s.window_height * s.window_width * s.channels;
+      size_t wrong = 0;
+      for (int64_t row = 0; row < product->rows(); ++row) {
+        const int64_t n = row / (s.output_height * s.output_width);
+        const int64_t p = row / s.output_width % s.output_height, q = row % s.output_width;
+        for (int k = 0; k < s.columns; ++k) {
+          const int64_t h = p * s.stride_height - s.pad_top + k / (s.window_width * s.channels);
+          const int64_t w = q * s.stride_width - s.pad_left + k / s.channels % s.window_width;
+          const bool there = k < window && h >= 0 && h < s.height && w >= 0 && w < s.width;
+          const int64_t from = ((n * s.height + h) * s.width + w) * s.channels + k % s.channels;
+          wrong += *at++ != (there ? image[from] : 0) ? 1 : 0;
+        }
+      }
+      CHECK(wrong == 0);
+      CHECK(x.intact());
+      CHECK(patches.intact());
+    }
+  }
+  testing::SetSchedule(testing::Schedule::kForward);
 }
 
 }  // namespace ringmaster::cuda

@@ -70,6 +70,35 @@ TEST_CASE("ConvolutionShape: too large a tensor is computed in parts that divide
   CHECK(parts(forward, 50'000, DType::kBFloat16) == 4);  // 2^31 are 21,845 samples
 }
 
+TEST_CASE("ConvolutionShape: an image of few channels is multiplied by its patches") {
+  const graph::Conv2dAttributes stem = {{2, 2}, {3, 3, 3, 3}};
+  const auto of = [&](ConvolutionPass pass, int64_t samples, int64_t channels, int64_t filters,
+                      DType type) {
+    return ConvolutionShape::Of(pass, stem, {samples, 224, 224, channels},
+                                {filters, 7, 7, channels}, type);
+  };
+  const auto forward = of(ConvolutionPass::kForward, 256, 3, 64, DType::kBFloat16);
+  const auto product = PatchProductOf(forward);
+  REQUIRE(product.has_value());
+  CHECK(product->patches.columns == 152);  // of 147
+  // 256 x 112 x 112 rows of 304 bytes are 931 MiB: fifteen parts are enough, sixteen divide.
+  CHECK(product->parts == 16);
+  CHECK(product->patches.samples == 16);
+  CHECK(product->rows() == 16 * 112 * 112);
+  const auto gradient = of(ConvolutionPass::kWeightGradient, 256, 3, 64, DType::kFloat16);
+  CHECK(PatchProductOf(gradient)->parts == 16);
+  // One that no number near divides, many channels, wide or ragged ones, what cuDNN fuses.
+  CHECK(!PatchProductOf(of(ConvolutionPass::kForward, 257, 3, 64, DType::kBFloat16)));
+  CHECK(PatchProductOf(of(ConvolutionPass::kForward, 13, 3, 64, DType::kBFloat16)));
+  CHECK(!PatchProductOf(of(ConvolutionPass::kForward, 256, 8, 64, DType::kBFloat16)));
+  CHECK(!PatchProductOf(of(ConvolutionPass::kForward, 256, 3, 64, DType::kFloat32)));
+  CHECK(!PatchProductOf(of(ConvolutionPass::kForward, 256, 3, 60, DType::kBFloat16)));
+  CHECK(!PatchProductOf(of(ConvolutionPass::kInputGradient, 256, 3, 64, DType::kBFloat16)));
+  ConvolutionShape biased = forward;
+  biased.bias = true;
+  CHECK(!PatchProductOf(biased));
+}
+
 TEST_CASE("ConvolutionShape: the key says all that a kernel depends on") {
   ConvolutionShape shape = Shape(ConvolutionPass::kForward, 6, 8, DType::kBFloat16);
   shape.bias = true;
