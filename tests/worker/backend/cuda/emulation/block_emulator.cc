@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kStackBytes = size_t{128} << 10;
 constexpr size_t kWarp = 32;
 
-enum class State : uint8_t { kReady, kAtBarrier, kAtShuffle, kDone };
+enum class State : uint8_t { kReady, kAtBarrier, kAtWarpBarrier, kAtShuffle, kDone };
 
 struct Fiber {
   ucontext_t context;
@@ -21,6 +21,7 @@ struct Fiber {
   uint3 thread = {};
   State state = State::kDone;
   uint64_t given = 0;  // to a shuffle or a vote
+  ThreadProgress progress;
 };
 
 struct Machine {
@@ -30,6 +31,7 @@ struct Machine {
   Fiber* current = nullptr;
   ThreadPlace place;
   Schedule schedule = Schedule::kForward;
+  uint32_t blocks = 0;  // of this launch, so far
 };
 
 Machine& TheMachine() {
@@ -53,6 +55,11 @@ void Start(Fiber& fiber, dim3 block, unsigned i) {
   if (!fiber.stack) fiber.stack = std::make_unique<char[]>(kStackBytes);
   fiber.thread = {i % block.x, i / block.x % block.y, i / block.x / block.y};
   fiber.state = State::kReady;
+  const auto stack = reinterpret_cast<uintptr_t>(fiber.stack.get());
+  fiber.progress = {.block = TheMachine().blocks,
+                    .thread = i,
+                    .stack_begin = stack,
+                    .stack_end = stack + kStackBytes};
   getcontext(&fiber.context);
   fiber.context.uc_stack.ss_sp = fiber.stack.get();
   fiber.context.uc_stack.ss_size = kStackBytes;
@@ -87,7 +94,9 @@ bool RunReady(size_t threads) {
     if (fiber.state != State::kReady) continue;
     machine.current = &fiber;
     machine.place.thread = fiber.thread;
+    SetRunningThread(&fiber.progress);
     swapcontext(&machine.scheduler, &fiber.context);
+    SetRunningThread(nullptr);
     ran = true;
   }
   return ran;
@@ -102,7 +111,9 @@ void RunBlock(dim3 block) {
     bool moved = RunReady(threads);
     for (size_t first = 0; first < threads; first += kWarp) {
       const size_t last = std::min(first + kWarp, threads);
-      if (!AllAt(first, last, State::kAtShuffle)) continue;
+      if (!AllAt(first, last, State::kAtShuffle) && !AllAt(first, last, State::kAtWarpBarrier)) {
+        continue;
+      }
       Release(first, last);
       moved = true;
     }
@@ -129,24 +140,35 @@ const ThreadPlace& CurrentThread() { return TheMachine().place; }
 
 void SetSchedule(Schedule schedule) { TheMachine().schedule = schedule; }
 
-void RunGrid(dim3 grid, dim3 block, const std::function<void()>& thread) {
+void RunGrid(const KernelCall& call, dim3 grid, dim3 block, const std::function<void()>& thread) {
   Machine& machine = TheMachine();
+  BeginRaceCheck(call);
   machine.body = &thread;
   machine.place.block_size = block;
   machine.place.grid_size = grid;
   for (unsigned i = 0; i < grid.x; ++i) {
     machine.place.block = {machine.schedule == Schedule::kForward ? i : grid.x - 1 - i, 0, 0};
+    machine.blocks = i;
     RunBlock(block);
   }
+  EndRaceCheck();
 }
 
-void SyncBlock() { WaitAs(State::kAtBarrier); }
+void SyncBlock() {
+  WaitAs(State::kAtBarrier);
+  TheMachine().current->progress.PassBarrier();
+}
+
+void SyncWarp(unsigned) {
+  WaitAs(State::kAtWarpBarrier);
+  TheMachine().current->progress.PassWarpBarrier();
+}
 
 int SyncBlockOr(int value) {
   Machine& machine = TheMachine();
   const dim3 block = machine.place.block_size;
   machine.current->given = value != 0 ? 1 : 0;
-  WaitAs(State::kAtBarrier);
+  SyncBlock();
   uint64_t any = 0;
   for (size_t i = 0; i < size_t{block.x} * block.y * block.z; ++i) any |= machine.fibers[i].given;
   // Nobody gives again before everybody has looked.

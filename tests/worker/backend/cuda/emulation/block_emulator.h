@@ -1,6 +1,6 @@
 // Runs kernels on the host, one block at a time, one fiber a thread of the block: so that a test
 // sees what their indices, barriers and shuffles do where there is no GPU. Blocks and threads run
-// in either order; a result that differs between them is a race. Not thread-safe.
+// in either order, and what they touch is checked for races (race_check.h). Not thread-safe.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+
+#include "tests/worker/backend/cuda/emulation/race_check.h"
 
 namespace ringmaster::testing {
 
@@ -22,11 +24,14 @@ enum class Schedule : uint8_t { kForward, kBackward };
 void SetSchedule(Schedule schedule);
 
 // All threads of all blocks. Aborts, with a line, when a block cannot go on: some of its threads
-// wait at a barrier that others have left behind.
-void RunGrid(dim3 grid, dim3 block, const std::function<void()>& thread);
+// wait at a barrier that others have left behind, and when threads race, unless that is expected.
+void RunGrid(const KernelCall& call, dim3 grid, dim3 block, const std::function<void()>& thread);
 
 // __syncthreads().
 void SyncBlock();
+
+// __syncwarp(), of all lanes.
+void SyncWarp(unsigned lanes = 0xffffffffU);
 
 // __syncthreads_or(): whether `value` is not 0 on any thread.
 [[nodiscard]] int SyncBlockOr(int value);
@@ -44,17 +49,19 @@ template <typename T>
   return value;
 }
 
-// Threads run one at a time, so that what is atomic on a GPU is plain here; the result is what was
-// there before.
+// Threads run one at a time, so that what is atomic on a GPU is plain here, which the race check
+// need not know; the result is what was there before.
 template <typename T>
-T AtomicAdd(T* at, T value) {
+__attribute__((noinline, no_sanitize_thread)) T AtomicAdd(T* at, T value) {
+  NoteAtomic(at, sizeof(T));
   const T before = *at;
   *at += value;
   return before;
 }
 
 template <typename T>
-T AtomicMin(T* at, T value) {
+__attribute__((noinline, no_sanitize_thread)) T AtomicMin(T* at, T value) {
+  NoteAtomic(at, sizeof(T));
   const T before = *at;
   if (value < before) *at = value;
   return before;

@@ -25,6 +25,7 @@
 #define blockDim (::ringmaster::testing::CurrentThread().block_size)
 #define gridDim (::ringmaster::testing::CurrentThread().grid_size)
 #define __syncthreads ::ringmaster::testing::SyncBlock
+#define __syncwarp ::ringmaster::testing::SyncWarp
 #define __syncthreads_or ::ringmaster::testing::SyncBlockOr
 #define __shfl_xor_sync ::ringmaster::testing::ShuffleXor
 #define atomicAdd ::ringmaster::testing::AtomicAdd
@@ -33,6 +34,23 @@
 
 namespace ringmaster::cuda {
 
+// Every word of an argument that may be a pointer: a parameter may be a structure of some.
+template <typename... Arguments>
+testing::KernelCall CallOf(const void* kernel, const Arguments&... arguments) {
+  testing::KernelCall call = {kernel, {}};
+  size_t parameter = 0;
+  const auto add = [&](const void* argument, size_t bytes) {
+    for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
+      uintptr_t word = 0;
+      std::memcpy(&word, static_cast<const char*>(argument) + at, sizeof(word));
+      call.pointers.push_back({parameter, word});
+    }
+    ++parameter;
+  };
+  (add(&arguments, sizeof(arguments)), ...);
+  return call;
+}
+
 template <typename... Parameters, typename... Arguments>
 cudaError_t Enqueue(void (*kernel)(Parameters...), int64_t blocks, dim3 block, cudaStream_t stream,
                     Arguments... arguments) {
@@ -40,7 +58,10 @@ cudaError_t Enqueue(void (*kernel)(Parameters...), int64_t blocks, dim3 block, c
     return cudaErrorInvalidConfiguration;
   }
   return testing::LaunchOnHost(stream, [=] {
-    testing::RunGrid(dim3(static_cast<unsigned>(blocks)), block, [&] { kernel(arguments...); });
+    const testing::KernelCall call =
+        CallOf(reinterpret_cast<const void*>(kernel), Parameters(arguments)...);
+    testing::RunGrid(call, dim3(static_cast<unsigned>(blocks)), block,
+                     [&] { kernel(arguments...); });
   });
 }
 
