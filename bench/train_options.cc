@@ -10,6 +10,7 @@ namespace {
 constexpr int kUsage = 2;
 constexpr uint32_t kSweepBatches[] = {256, 1024, 4096, 8192, 16384, 50000};
 constexpr uint32_t kShardedBatch = 4096, kSweepShards = 8;
+constexpr double kTuneSeconds = 480;  // leaves some of ten minutes for the rest
 constexpr double kSweepSeconds = 15;  // so that a sweep ends within minutes
 
 // What of the command line becomes a case, or tells whether there are many.
@@ -64,6 +65,22 @@ void AddRunOptions(CLI::App* app, TrainOptions* options) {
   app->add_flag("--json", options->json, "one object a case, each on a line");
 }
 
+void AddTableOptions(CLI::App* app, TrainOptions* options) {
+  CLI::Option* const table = app->add_option(
+      "--kernel-table", options->kernel_table,
+      "what ringctl tune or --tune wrote; default: RINGMASTER_KERNEL_TABLE, or the installed one");
+  CLI::Option* const tune =
+      app->add_option("--tune", options->kernel_table,
+                      "time the kernels of the programs first, and add the rows that this table "
+                      "lacks; each row is written at once")
+          ->excludes(table);
+  options->tune_seconds = kTuneSeconds;
+  app->add_option("--tune-seconds", options->tune_seconds, "for a case, at most")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 1e6))
+      ->needs(tune);
+}
+
 }  // namespace
 
 std::vector<TrainCase> SweepCases() {
@@ -100,6 +117,7 @@ ParsedTrainOptions ParseTrainOptions(int argc, const char* const* argv) {
       "samples to the updated weights"};
   AddCaseOptions(&app, &raw);
   AddRunOptions(&app, &parsed.options);
+  AddTableOptions(&app, &parsed.options);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -108,6 +126,7 @@ ParsedTrainOptions ParseTrainOptions(int argc, const char* const* argv) {
     return parsed;
   }
   TrainOptions& options = parsed.options;
+  options.tune = app.count("--tune") > 0;
   if (raw.sweep) {
     options.cases = SweepCases();
     if (app.count("--seconds") == 0) options.seconds = kSweepSeconds;

@@ -23,14 +23,17 @@ struct TrainOptions {
   std::vector<TrainCase> cases;   // one, or those of a sweep
   std::string device = "cpu";     // a backend's kind
   uint32_t cores = 1;
-  uint32_t threads = 1;    // of each core
-  uint32_t steps = 100;    // measured
-  uint32_t warm_up = 10;   // steps before them
-  double seconds = 0;      // measure no longer, once there are three steps; 0: no limit
-  double peak_tflops = 0;  // 0: of the table, if the device is in it
-  std::string data;        // folder in CIFAR-10's format, made if it is not there; empty: a
-                           // temporary one
-  bool json = false;       // one object a case, each on a line
+  uint32_t threads = 1;      // of each core
+  uint32_t steps = 100;      // measured
+  uint32_t warm_up = 10;     // steps before them
+  double seconds = 0;        // measure no longer, once there are three steps; 0: no limit
+  double peak_tflops = 0;    // 0: of the table, if the device is in it
+  std::string data;          // folder in CIFAR-10's format, made if it is not there; empty: a
+                             // temporary one
+  bool json = false;         // one object a case, each on a line
+  std::string kernel_table;  // empty: the installed one
+  bool tune = false;         // first add the rows that it lacks
+  double tune_seconds = 0;   // at most so long a case
 };
 
 // Every batch in one shard, float32 and mixed_bfloat16; the one of 4,096 in 8 shards as well.

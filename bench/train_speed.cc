@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 
 #include "bench/process_memory.h"
@@ -26,13 +27,27 @@ void Print(const TrainOptions& options, const TrainCase& one, const TrainMeasure
   std::fflush(stdout);
 }
 
+// The backend reads the table when it is first asked for a kernel or its numerics class.
+Status Prepare(const TrainOptions& options, const SampleImages& images, Backend* backend) {
+  if (!options.tune) return absl::OkStatus();
+  for (const TrainCase& one : options.cases) {
+    RING_RETURN_IF_ERROR(
+        Annotate(TuneTraining(options, one, images, backend), "--tune " + options.kernel_table));
+  }
+  return absl::OkStatus();
+}
+
 // A case that does not fit, or fails, does not end a sweep; its error is the result when any
 // failed.
 Status MeasureAll(const TrainOptions& options) {
   const std::optional<uint64_t> device_before =
       options.device == "cpu" ? std::nullopt : DeviceBytesUsed();
+  if (!options.kernel_table.empty()) {
+    setenv("RINGMASTER_KERNEL_TABLE", options.kernel_table.c_str(), 1);
+  }
   RING_ASSIGN_OR_RETURN(const auto backend, MakeBackend(options.device));
   RING_ASSIGN_OR_RETURN(const auto images, SampleImages::Open(options));
+  RING_RETURN_IF_ERROR(Prepare(options, *images, backend.get()));
   Status first = absl::OkStatus();
   for (const TrainCase& one : options.cases) {
     StatusOr<TrainMeasurement> measured = MeasureTraining(options, one, *images, backend.get());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <iostream>
 #include <numeric>
 #include <stop_token>
 #include <vector>
@@ -18,7 +19,9 @@
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
 #include "worker/data/shard_loader.h"
+#include "worker/train/shard_shapes.h"
 #include "worker/train/trainer.h"
+#include "worker/tune.h"
 
 namespace ringmaster::bench {
 namespace {
@@ -125,6 +128,20 @@ StatusOr<std::unique_ptr<SampleImages>> SampleImages::Open(const TrainOptions& o
 
 uint64_t SampleImages::whole_batches(uint32_t batch) const {
   return dataset_->facts().train_samples() / batch * batch;
+}
+
+Status TuneTraining(const TrainOptions& options, const TrainCase& one, const SampleImages& images,
+                    Backend* backend) {
+  RING_ASSIGN_OR_RETURN(const v1::ResolvedJob resolved, Resolve(options, one, images, *backend));
+  RING_ASSIGN_OR_RETURN(worker::ProgramSet programs,
+                        worker::ProgramSet::Build(resolved.result(), resolved.memory()));
+  worker::TuneSubject subject = {
+      .title = fmt::format("{}, {}, batch {} in {} shards", options.model, one.policy, one.batch,
+                           one.shards),
+      .evaluation = false};
+  subject.programs.push_back(std::move(programs));
+  return worker::TunePrograms(subject, {.seconds = options.tune_seconds}, options.kernel_table,
+                              backend, std::cerr);
 }
 
 StatusOr<TrainMeasurement> MeasureTraining(const TrainOptions& options, const TrainCase& one,

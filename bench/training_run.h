@@ -29,6 +29,11 @@ class SampleImages {
   std::shared_ptr<const data::Dataset> dataset_;
 };
 
+// Adds to the kernel table of the options the rows that the training programs of the case lack, and
+// says on stderr which.
+[[nodiscard]] Status TuneTraining(const TrainOptions& options, const TrainCase& one,
+                                  const SampleImages& images, Backend* backend);
+
 [[nodiscard]] StatusOr<TrainMeasurement> MeasureTraining(const TrainOptions& options,
                                                          const TrainCase& one,
                                                          const SampleImages& images,

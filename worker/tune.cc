@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -42,6 +44,10 @@ void AddTuneOptions(CLI::App* app, TuneFlags* flags, std::string* device, bool* 
       ->type_name("FILE")
       ->capture_default_str()
       ->envname("RINGMASTER_KERNEL_TABLE");
+  app->add_option("--seconds", flags->seconds,
+                  "stop after so many; what takes longest comes first; 0: when all is done")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6).description(""));
   app->add_flag("--narrow", *narrow,
                 "gradients of weights may be rounded to 16 bits where that is quicker");
 }
@@ -128,20 +134,79 @@ StatusOr<KernelTable> ReadTable(const std::string& path) {
   return table;
 }
 
-// One program: its rows into `table`, and that into its file.
-Status TuneProgram(const graph::Program& program, const TuneOptions& options, Backend* backend,
-                   KernelTable* table, const TuneReport& report) {
-  const std::string before = table->text;
-  const Status tuned = backend->Tune(program, options, table, report);
-  if (table->text != before) {
-    RING_RETURN_IF_ERROR(WriteDurably(table->source, table->text, kReadable));
+std::string LineOf(const TunedKernel& kernel) {
+  const std::string what = fmt::format("{} {}", kernel.op, kernel.shape);
+  if (kernel.tried == 0) return fmt::format("  time is up: {}", what);
+  const std::string some = kernel.tried < kernel.candidates && kernel.row
+                               ? fmt::format("{} of ", kernel.tried)
+                               : std::string();
+  if (kernel.row) {
+    return fmt::format("  {:9.1f} us, {:9.1f} us untuned, {}{:3} candidates: {}",
+                       kernel.microseconds, kernel.untuned, some, kernel.candidates, what);
   }
-  return tuned;
+  return fmt::format("  no row, {:9.1f} us untuned, none of {} candidates: {}", kernel.untuned,
+                     kernel.tried, what);
 }
+
+// The tuning of programs into one table, whose file has each row as soon as it is known.
+class Tuner {
+ public:
+  Tuner(const TuneOptions& options, Backend* backend, std::ostream* out, KernelTable table)
+      : options_(options), backend_(*backend), out_(*out), table_(std::move(table)) {}
+
+  Status Tune(const graph::Program& program) {
+    const int before = kernels_;
+    TuneOptions options = options_;
+    if (options.seconds > 0) options.seconds = std::max(kLeastSeconds, options.seconds - Seconds());
+    const Status tuned =
+        backend_.Tune(program, options, &table_, [this](const TunedKernel& k) { Report(k); });
+    RING_RETURN_IF_ERROR(written_);
+    RING_RETURN_IF_ERROR(Write());
+    if (tuned.ok() && kernels_ == before) out_ << "  no row was missing" << std::endl;
+    return tuned;
+  }
+
+  [[nodiscard]] std::string Summary() const {
+    std::string text = fmt::format("{}: {} new rows", table_.source, rows_);
+    if (kernels_ > rows_) text += fmt::format("; {} kernels have none yet", kernels_ - rows_);
+    return text;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr double kLeastSeconds = 1e-9;  // not 0, which is no limit
+
+  [[nodiscard]] double Seconds() const {
+    return std::chrono::duration<double>(Clock::now() - begin_).count();
+  }
+
+  void Report(const TunedKernel& kernel) {
+    ++kernels_;
+    if (kernel.row) ++rows_;
+    written_.Update(Write());
+    out_ << LineOf(kernel) << std::endl;
+  }
+
+  Status Write() {
+    if (table_.text == in_file_) return absl::OkStatus();
+    RING_RETURN_IF_ERROR(WriteDurably(table_.source, table_.text, kReadable));
+    in_file_ = table_.text;
+    return absl::OkStatus();
+  }
+
+  const TuneOptions options_;
+  Backend& backend_;
+  std::ostream& out_;
+  const Clock::time_point begin_ = Clock::now();
+  KernelTable table_;
+  std::string in_file_ = table_.text;
+  Status written_;
+  int rows_ = 0, kernels_ = 0;
+};
 
 Status TuneJob(const TuneFlags& flags, const TuneSubject& subject) {
   RING_ASSIGN_OR_RETURN(const auto backend, MakeBackend(flags.device.kind));
-  const TuneOptions options = {flags.device.index.value_or(0), flags.gradient_bits};
+  const TuneOptions options = {flags.device.index.value_or(0), flags.gradient_bits, flags.seconds};
   return TunePrograms(subject, options, flags.table, backend.get(), std::cout);
 }
 
@@ -150,28 +215,20 @@ Status TuneJob(const TuneFlags& flags, const TuneSubject& subject) {
 Status TunePrograms(const TuneSubject& subject, const TuneOptions& options, const std::string& path,
                     Backend* backend, std::ostream& out) {
   RING_ASSIGN_OR_RETURN(KernelTable table, ReadTable(path));
+  Tuner tuner(options, backend, &out, std::move(table));
   out << subject.title << ", on " << backend->numerics_class(1).device_model() << std::endl;
   if (!subject.note.empty()) out << subject.note << std::endl;
-  int rows = 0;
-  const TuneReport report = [&](const TunedKernel& kernel) {
-    ++rows;
-    out << fmt::format("  {:9.1f} us, {:9.1f} us untuned, {:3} candidates: {} {}",
-                       kernel.microseconds, kernel.untuned, kernel.candidates, kernel.op,
-                       kernel.shape)
-        << std::endl;
-  };
   for (const ProgramSet& set : subject.programs) {
     for (const auto& [shape, program] : set.programs()) {
       const bool training = shape.mode == graph::Mode::kTraining;
-      const int before = rows;
+      if (!training && !subject.evaluation) continue;
       out << fmt::format("{}, {} samples a shard:", training ? "training" : "evaluation",
                          shape.samples)
           << std::endl;
-      RING_RETURN_IF_ERROR(TuneProgram(program, options, backend, &table, report));
-      if (rows == before) out << "  no row was missing" << std::endl;
+      RING_RETURN_IF_ERROR(tuner.Tune(program));
     }
   }
-  out << fmt::format("{}: {} new rows", path, rows) << std::endl;
+  out << tuner.Summary() << std::endl;
   return absl::OkStatus();
 }
 

@@ -15,6 +15,9 @@
 
 namespace ringmaster::worker {
 
+// Tuning ends within ten minutes unless it is told otherwise.
+inline constexpr double kTuneSeconds = 540;
+
 // The command line of `ringworker tune` as a value. Thread-safe (a free function).
 struct TuneFlags {
   std::string job_file;  // - is stdin
@@ -24,6 +27,7 @@ struct TuneFlags {
   std::string data_root;          // empty: the dataset is not looked at
   std::string table = "kernel_table.txt";
   GradientBits gradient_bits = GradientBits::kKept;
+  double seconds = kTuneSeconds;
 };
 
 struct ParsedTuneFlags {
@@ -46,6 +50,7 @@ struct TuneSubject {
   std::string title;  // job, model, policy and images, in one line
   std::string note;   // which shards are left out, and what would tell them; empty: none
   std::vector<ProgramSet> programs;
+  bool evaluation = true;  // whether those that train are not all of them
 };
 
 // `spec` valid. Without a data_root images are those that the format usually has, and a number of
@@ -59,8 +64,9 @@ struct TuneSubject {
 // the table is the backend's.
 
 // Adds to the table in file `path` (made when it is not there) the rows that `subject` lacks in it.
-// After each program the file is replaced as a whole, where there are new rows; also by what was
-// found before an error. `out` gets a line for each program and each row.
+// After each row the file is replaced as a whole, so that an end loses nothing. `out` gets a line
+// for each program, each row, and each kernel that has none because the time (`options.seconds`,
+// for all programs) was up.
 [[nodiscard]] Status TunePrograms(const TuneSubject& subject, const TuneOptions& options,
                                   const std::string& path, Backend* backend, std::ostream& out);
 

@@ -9,7 +9,7 @@ namespace {
 struct TuneCommand {
   std::string file;
   std::vector<std::string> overrides;
-  std::string device, samples, data_root, table;  // empty: ringworker's default
+  std::string device, samples, data_root, table, seconds;  // empty: ringworker's default
   bool narrow = false;
 };
 
@@ -22,6 +22,7 @@ std::vector<std::string> TuneArguments(const TuneCommand& command) {
   add("--samples", command.samples);
   add("--data-root", command.data_root);
   add("--table", command.table);
+  add("--seconds", command.seconds);
   for (const std::string& override : command.overrides) add("--set", override);
   if (command.narrow) arguments.emplace_back("--narrow");
   arguments.push_back(command.file);
@@ -70,6 +71,11 @@ void AddTune(CommandLine& line) {
                    "rows that it lacks are added; default: RINGMASTER_KERNEL_TABLE, else "
                    "kernel_table.txt")
       ->type_name("FILE");
+  command
+      ->add_option("--seconds", tune->seconds,
+                   "stop after so many; what takes longest comes first; default: 540, 0: when all "
+                   "is done")
+      ->type_name("N");
   command->add_flag("--narrow", tune->narrow,
                     "gradients of weights may be rounded to 16 bits where that is quicker");
 }

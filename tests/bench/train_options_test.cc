@@ -47,6 +47,20 @@ TEST_CASE("TrainOptions: one case, with a shard for each core unless it says oth
   CHECK(Parse({"--cores", "2", "--shards", "8"}).options.cases[0].shards == 8);
 }
 
+TEST_CASE("TrainOptions: a kernel table is read, or first tuned") {
+  CHECK(Parse({}).options.kernel_table.empty());
+  const TrainOptions read = Parse({"--kernel-table", "t.txt"}).options;
+  CHECK(read.kernel_table == "t.txt");
+  CHECK_FALSE(read.tune);
+  const TrainOptions tuned = Parse({"--tune", "t.txt"}).options;
+  CHECK(tuned.kernel_table == "t.txt");
+  CHECK(tuned.tune);
+  CHECK(tuned.tune_seconds == 480);
+  CHECK(Parse({"--tune", "t.txt", "--tune-seconds", "60"}).options.tune_seconds == 60);
+  CHECK(Parse({"--tune", "t.txt", "--kernel-table", "u.txt"}).exit_code == 2);
+  CHECK(Parse({"--tune-seconds", "60"}).exit_code == 2);
+}
+
 TEST_CASE("TrainOptions: a sweep has every batch in both policies, and one in 8 shards") {
   const ParsedTrainOptions parsed = Parse({"--sweep", "--device", "cuda"});
   REQUIRE_FALSE(parsed.exit);

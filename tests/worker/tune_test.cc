@@ -32,12 +32,13 @@ TEST_CASE("TuneFlags: a job file is enough") {
   CHECK(parsed.flags.samples.empty());
   CHECK(parsed.flags.table == "kernel_table.txt");
   CHECK(parsed.flags.gradient_bits == GradientBits::kKept);
+  CHECK(parsed.flags.seconds == 540);
 }
 
 TEST_CASE("TuneFlags: all of them are understood") {
-  const ParsedTuneFlags parsed =
-      ParseTune({"--device", "cuda:1", "--samples", "32,64", "job.yaml", "--set", "batch=4",
-                 "--set", "shards=2", "--table", "t.txt", "--data-root", "/data", "--narrow"});
+  const ParsedTuneFlags parsed = ParseTune(
+      {"--device", "cuda:1", "--samples", "32,64", "job.yaml", "--set", "batch=4", "--set",
+       "shards=2", "--table", "t.txt", "--data-root", "/data", "--seconds", "7.5", "--narrow"});
   REQUIRE_FALSE(parsed.exit);
   CHECK(parsed.flags.job_file == "job.yaml");
   CHECK(parsed.flags.device.index == 1U);
@@ -46,6 +47,7 @@ TEST_CASE("TuneFlags: all of them are understood") {
   CHECK(parsed.flags.table == "t.txt");
   CHECK(parsed.flags.data_root == "/data");
   CHECK(parsed.flags.gradient_bits == GradientBits::kMayBeRounded);
+  CHECK(parsed.flags.seconds == 7.5);
 }
 
 TEST_CASE("TuneFlags: the table that workers read is the one that is written") {
@@ -61,6 +63,7 @@ TEST_CASE("TuneFlags: what is wrong ends with exit code 2") {
       {"job.yaml", "--samples", "0"},
       {"job.yaml", "--samples", "-1"},
       {"job.yaml", "--samples", "4,many"},
+      {"job.yaml", "--seconds", "-1"},
       {"job.yaml", "--device", "abacus"},
       {"job.yaml", "--cores", "2"},
       {"job.yaml", "other.yaml"},
@@ -247,7 +250,7 @@ TEST_CASE("Tune: a table that lacks nothing stays the same file") {
   CHECK_THAT(out.str(), Contains("table.txt: 0 new rows\n"));
 }
 
-TEST_CASE("Tune: the file is replaced after every program, never written into") {
+TEST_CASE("Tune: the file is replaced after every row, never written into") {
   const TemporaryFolder folder;
   const std::string path = folder / "table.txt";
   WriteWhole(path, "by hand\n");
@@ -259,9 +262,10 @@ TEST_CASE("Tune: the file is replaced after every program, never written into") 
   CHECK(ReadWhole(reader) == "by hand\n");
   // Title, then a line and a row for each program, then the last line.
   REQUIRE(watch.contents.size() == 6);
-  CHECK(watch.contents[2] == "by hand\n");
+  CHECK(watch.contents[1] == "by hand\n");
+  CHECK(watch.contents[2] == "by hand\ntraining 4\n");
   CHECK(watch.contents[3] == "by hand\ntraining 4\n");
-  CHECK(watch.contents[4] == "by hand\ntraining 4\n");
+  CHECK(watch.contents[4] == "by hand\ntraining 4\nevaluation 4\n");
   CHECK(watch.contents[5] == "by hand\ntraining 4\nevaluation 4\n");
 }
 
@@ -273,6 +277,25 @@ TEST_CASE("Tune: what was found before an error is kept") {
   const Status status = TunePrograms(Subject({4, 8}), options, path, Plugin("tunes").get(), out);
   CHECK(Message(status) == path + ": a bead is missing for evaluation 4");
   CHECK(ReadWhole(path) == "training 4\nevaluation 4\n");
+}
+
+TEST_CASE("Tune: what is not reached in time has no row, and is said") {
+  const TemporaryFolder folder;
+  std::ostringstream out;
+  const TuneOptions options = {.seconds = 1e-6};
+  REQUIRE(TunePrograms(Subject({4}), options, folder / "t", Plugin("tunes").get(), out).ok());
+  CHECK(ReadWhole(folder / "t") == "training 4\n");
+  CHECK_THAT(out.str(), Contains("  time is up: add evaluation 4\n") &&
+                            Contains("/t: 1 new rows; 1 kernels have none yet\n"));
+}
+
+TEST_CASE("Tune: programs that evaluate may be left out") {
+  const TemporaryFolder folder;
+  std::ostringstream out;
+  TuneSubject subject = Subject({4});
+  subject.evaluation = false;
+  REQUIRE(TunePrograms(subject, {}, folder / "t", Plugin("tunes").get(), out).ok());
+  CHECK(ReadWhole(folder / "t") == "training 4\n");
 }
 
 TEST_CASE("Tune: what may be rounded is the backend's to know") {

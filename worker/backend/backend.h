@@ -62,6 +62,7 @@ enum class GradientBits : uint8_t { kKept, kMayBeRounded };
 struct TuneOptions {
   uint32_t device = 0;  // which one of Backend::devices()
   GradientBits gradient_bits = GradientBits::kKept;
+  double seconds = 0;  // for all of it; 0: no limit
 };
 
 // A kernel table as text, whose form is the backend's own.
@@ -70,11 +71,13 @@ struct KernelTable {
   std::string text;
 };
 
-// A row that the table did not have, and how long a launch takes.
+// What the table had no row for, and how long a launch takes.
 struct TunedKernel {
   std::string op;
   std::string shape;
   int candidates = 0;
+  int tried = 0;     // of them, until the time was up
+  bool row = false;  // the table has one now; else time was up, or no candidate would do
   double microseconds = 0;
   double untuned = 0;  // of what is chosen without a table
 };
@@ -245,8 +248,9 @@ class Backend {
   // Called on the thread that will run the core: sets its thread count, affinity and float mode.
   virtual StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) = 0;
   // Before any job, with no core made: times kernels for what the program computes and adds to
-  // `table` the rows that it lacks; what has a row is not timed. `report` gets each new row. After
-  // an error `table` has the rows that were found before it.
+  // `table` the rows that it lacks, of what takes longest first; what has a row is not timed.
+  // `report` gets each of them, once its row is in `table`. After an error `table` has the rows
+  // that were found before it.
   virtual Status Tune(const graph::Program& /*program*/, const TuneOptions& /*options*/,
                       KernelTable* /*table*/, const TuneReport& /*report*/) {
     return Error(absl::StatusCode::kUnimplemented,

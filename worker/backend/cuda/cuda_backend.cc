@@ -93,11 +93,11 @@ Status CudaBackend::Tune(const graph::Program& program, const TuneOptions& optio
   }
   RING_ASSIGN_OR_RETURN(PlanTable plans, PlanTable::Parse(table->text, table->source));
   RING_ASSIGN_OR_RETURN(const auto device, Device::Open(devices_[options.device]));
-  const size_t known = plans.size();
-  const Status tuned = cuda::Tune(program, *device, options.gradient_bits, &plans, report);
   // Without a new row not a byte changes: the numerics class has a digest of the file.
-  if (plans.size() > known) table->text = plans.Print();
-  return tuned;
+  return cuda::Tune(program, *device, options, &plans, [&](const TunedKernel& kernel) {
+    if (kernel.row) table->text = plans.Print();
+    report(kernel);
+  });
 }
 
 }  // namespace ringmaster::cuda

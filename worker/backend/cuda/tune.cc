@@ -1,6 +1,9 @@
 #include "worker/backend/cuda/tune.h"
 
+#include <algorithm>
+#include <chrono>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -10,86 +13,73 @@
 #include "worker/backend/cuda/libraries/choose_convolution.h"
 #include "worker/backend/cuda/libraries/cublas_matmul.h"
 #include "worker/backend/cuda/node_run.h"
+#include "worker/backend/cuda/tune_search.h"
 
 namespace ringmaster::cuda {
 namespace {
 
 constexpr int kMostAlgorithms = 16;  // asked of cuBLASLt for a product
 
-// A node that the table could have a row for, and what that row could say.
+// What the table could have a row for.
 struct Question {
   PlanKey key;
-  std::vector<PlanChoice> choices;
+  const graph::Node* node = nullptr;  // the first of its nodes
+  int nodes = 0;
+  double untuned = 0;  // microseconds of one
+  size_t most_workspace = 0;
+
+  [[nodiscard]] double cost() const { return untuned * nodes; }
 };
 
-StatusOr<Question> ConvolutionQuestion(const Device& device, const ConvolutionShape& shape) {
-  Question question = {ConvolutionKey(device.facts().name, shape), {}};
+// What its row could say, in the order of the library.
+StatusOr<std::vector<PlanChoice>> ConvolutionChoices(const Device& device,
+                                                     const ConvolutionShape& shape) {
+  std::vector<PlanChoice> choices;
   for (const ConvolutionVariant& variant : Variants(shape)) {
     const auto graph = ConvolutionGraph::Create({.handle = device.cudnn()}, Apply(shape, variant));
     if (absl::IsUnimplemented(graph.status())) continue;
     if (!graph.ok()) return graph.status();
     RING_ASSIGN_OR_RETURN(const auto candidates, graph->Candidates());
     for (const auto& candidate : candidates) {
-      question.choices.push_back(ConvolutionChoice{variant, candidate.choice});
+      choices.emplace_back(ConvolutionChoice{variant, candidate.choice});
     }
   }
-  return question;
+  return choices;
 }
 
-StatusOr<Question> MatmulQuestion(const Device& device, const MatmulShape& shape) {
-  Question question = {MatmulKey(device.facts().name, shape), {}};
+StatusOr<std::vector<PlanChoice>> MatmulChoices(const Device& device, const MatmulShape& shape) {
   RING_ASSIGN_OR_RETURN(const auto choices,
                         Matmul::Candidates(device.cublas_lt(), shape, kMostAlgorithms));
-  question.choices.assign(choices.begin(), choices.end());
-  return question;
+  return std::vector<PlanChoice>(choices.begin(), choices.end());
+}
+
+// Of a convolution that cuDNN computes.
+std::optional<ConvolutionShape> ConvolutionPartOf(const graph::Graph& graph,
+                                                  const graph::Node& node) {
+  const auto shape = ConvolutionOf(graph, node);
+  if (!shape || shape->is_depthwise() || PatchProductOf(*shape) || MatmulOf(graph, node)) {
+    return std::nullopt;
+  }
+  return PartOf(*shape, PartsOf(*shape));
 }
 
 // nullopt: the node is neither a library's convolution nor a product.
-StatusOr<std::optional<Question>> QuestionOf(const BindContext& context) {
+std::optional<PlanKey> KeyOf(const BindContext& context) {
   const graph::Graph& graph = context.program.graph;
-  if (const auto shape = MatmulOf(graph, context.node)) {
-    RING_ASSIGN_OR_RETURN(auto question, MatmulQuestion(context.device, *shape));
-    return std::optional<Question>(std::move(question));
+  const std::string& device = context.device.facts().name;
+  if (const auto shape = ConvolutionPartOf(graph, context.node)) {
+    return ConvolutionKey(device, *shape);
   }
-  if (const auto shape = ConvolutionOf(graph, context.node);
-      shape && !shape->is_depthwise() && !PatchProductOf(*shape)) {
-    RING_ASSIGN_OR_RETURN(auto question,
-                          ConvolutionQuestion(context.device, PartOf(*shape, PartsOf(*shape))));
-    return std::optional<Question>(std::move(question));
+  if (const auto shape = MatmulOf(graph, context.node)) return MatmulKey(device, *shape);
+  return std::nullopt;
+}
+
+StatusOr<std::vector<PlanChoice>> ChoicesOf(const BindContext& context) {
+  const graph::Graph& graph = context.program.graph;
+  if (const auto shape = ConvolutionPartOf(graph, context.node)) {
+    return ConvolutionChoices(context.device, *shape);
   }
-  return std::optional<Question>();
-}
-
-StatusOr<std::unique_ptr<NodeRun>> BindWith(const BindContext& context, const PlanTable& plans) {
-  const BindContext with = {context.program, context.node, context.device, &plans};
-  RING_ASSIGN_OR_RETURN(auto run, NodeRun::Create(with));
-  if (run->workspace_bytes() > kConvolutionWorkspaceCap) return Internal("too much scratch");
-  return run;
-}
-
-// The same bits whatever outputs and workspace held before.
-StatusOr<bool> Repeats(NodeRun* run) {
-  RING_RETURN_IF_ERROR(run->Scribble(0));
-  RING_RETURN_IF_ERROR(run->Run());
-  RING_ASSIGN_OR_RETURN(const auto first, run->Outputs());
-  RING_RETURN_IF_ERROR(run->Scribble(0x5a));
-  RING_RETURN_IF_ERROR(run->Run());
-  RING_ASSIGN_OR_RETURN(const auto second, run->Outputs());
-  return first == second;
-}
-
-// The time of the choice where it beats `limit`, else nullopt; so also when it cannot be used.
-std::optional<double> Beats(const BindContext& context, const PlanKey& key,
-                            const PlanChoice& choice, double limit) {
-  PlanTable plans;
-  plans.Put(key, choice);
-  const auto run = BindWith(context, plans);
-  if (!run.ok()) return std::nullopt;
-  const auto microseconds = (*run)->Microseconds();
-  if (!microseconds.ok() || *microseconds >= limit) return std::nullopt;
-  const auto repeats = Repeats(run->get());
-  if (!repeats.ok() || !*repeats) return std::nullopt;
-  return *microseconds;
+  return MatmulChoices(context.device, *MatmulOf(graph, context.node));
 }
 
 bool IsNarrow(const PlanChoice& choice) {
@@ -97,48 +87,147 @@ bool IsNarrow(const PlanChoice& choice) {
   return convolution != nullptr && convolution->variant.narrow;
 }
 
-// What the table should say, into `choice`.
-StatusOr<TunedKernel> Answer(const BindContext& context, const Question& question,
-                             GradientBits gradient_bits, PlanChoice* choice) {
-  TunedKernel tuned = {.op = question.key.op, .shape = question.key.shape};
-  RING_ASSIGN_OR_RETURN(const auto untuned, NodeRun::Create(context));
-  RING_ASSIGN_OR_RETURN(tuned.untuned, untuned->Microseconds());
-  tuned.candidates = static_cast<int>(question.choices.size());
-  bool found = false;
-  for (const PlanChoice& candidate : question.choices) {
-    // Bits are not traded for time unasked; choices that lose some come last.
-    if (found && IsNarrow(candidate) && gradient_bits == GradientBits::kKept) break;
-    const double limit = found ? tuned.microseconds : std::numeric_limits<double>::infinity();
-    const auto microseconds = Beats(context, question.key, candidate, limit);
-    if (!microseconds) continue;
-    found = true;
-    tuned.microseconds = *microseconds;
-    *choice = candidate;
-  }
-  if (found) return tuned;
-  return Internal("{}: none of {} candidates runs", context.node.name, tuned.candidates);
-}
-
 bool Has(const PlanTable& table, const PlanKey& key) {
   return table.Find<ConvolutionChoice>(key) != nullptr || table.Find<MatmulChoice>(key) != nullptr;
 }
 
+// The same bits whatever outputs and workspace held before.
+StatusOr<bool> Repeats(NodeRun* run) {
+  RING_RETURN_IF_ERROR(run->Scribble(0));
+  RING_RETURN_IF_ERROR(run->Run());
+  RING_ASSIGN_OR_RETURN(const auto first, run->Digest());
+  RING_RETURN_IF_ERROR(run->Scribble(0x5a));
+  RING_RETURN_IF_ERROR(run->Run());
+  RING_ASSIGN_OR_RETURN(const auto second, run->Digest());
+  return first == second;
+}
+
+// The tuning of one program.
+class Tuning {
+ public:
+  Tuning(const graph::Program& program, const Device& device, const TuneOptions& options)
+      : program_(program),
+        device_(device),
+        options_(options),
+        end_(options.seconds > 0 ? Clock::now() + Seconds(options.seconds)
+                                 : Clock::time_point::max()) {}
+
+  Status Run(PlanTable* table, const TuneReport& report) {
+    RING_ASSIGN_OR_RETURN(run_, NodeRun::Create());
+    RING_ASSIGN_OR_RETURN(const std::vector<Question> questions, Questions(*table));
+    double cost_left = 0;
+    for (const Question& question : questions) cost_left += question.cost();
+    for (const Question& question : questions) {
+      const Clock::time_point until = ShareOf(question, cost_left);
+      cost_left -= question.cost();
+      RING_ASSIGN_OR_RETURN(const TunedKernel tuned, Answer(question, until, table));
+      report(tuned);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static Clock::duration Seconds(double seconds) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  }
+
+  [[nodiscard]] BindContext ContextOf(const graph::Node& node, const PlanTable& plans) const {
+    return {program_, node, device_, &plans};
+  }
+
+  // Each key that `table` lacks once, by what the program spends on it. What there is no time left
+  // to look at comes last, as if it cost nothing.
+  StatusOr<std::vector<Question>> Questions(const PlanTable& table) {
+    const PlanTable none;
+    std::map<PlanKey, Question> questions;
+    for (const graph::Node& node : program_.graph.nodes()) {
+      const auto key = KeyOf(ContextOf(node, none));
+      if (!key || Has(table, *key)) continue;
+      Question& question = questions[*key];
+      if (question.nodes++ > 0) continue;
+      question.key = *key;
+      question.node = &node;
+      if (Clock::now() < end_) RING_RETURN_IF_ERROR(LookAt(ContextOf(node, none), &question));
+    }
+    std::vector<Question> sorted;
+    for (auto& [key, question] : questions) sorted.push_back(std::move(question));
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const Question& a, const Question& b) { return a.cost() > b.cost(); });
+    return sorted;
+  }
+
+  // What is chosen without a table may have more scratch than candidates have otherwise.
+  Status LookAt(const BindContext& context, Question* question) {
+    RING_RETURN_IF_ERROR(run_->Hold(context));
+    RING_RETURN_IF_ERROR(run_->Bind(context, std::numeric_limits<size_t>::max()));
+    question->most_workspace = std::max(kConvolutionWorkspaceCap, run_->workspace_bytes());
+    RING_RETURN_IF_ERROR(run_->Run());
+    RING_ASSIGN_OR_RETURN(question->untuned,
+                          run_->Microseconds(std::numeric_limits<double>::infinity()));
+    return absl::OkStatus();
+  }
+
+  [[nodiscard]] Clock::time_point ShareOf(const Question& question, double cost_left) const {
+    if (end_ == Clock::time_point::max()) return end_;
+    const double left = std::chrono::duration<double>(end_ - Clock::now()).count();
+    if (left <= 0) return end_;
+    return Clock::now() + Seconds(SecondsFor(question.cost(), cost_left, left));
+  }
+
+  // Puts the row of the quickest candidate into the table.
+  StatusOr<TunedKernel> Answer(const Question& question, Clock::time_point until,
+                               PlanTable* table) {
+    TunedKernel tuned = {.op = question.key.op, .shape = question.key.shape};
+    tuned.untuned = question.untuned;
+    if (question.untuned == 0 || Clock::now() >= until) return tuned;
+    const PlanTable none;
+    const BindContext context = ContextOf(*question.node, none);
+    RING_ASSIGN_OR_RETURN(const std::vector<PlanChoice> choices, ChoicesOf(context));
+    tuned.candidates = static_cast<int>(choices.size());
+    RING_RETURN_IF_ERROR(run_->Hold(context));
+    // Bits are not traded for time unasked; choices that lose some come last.
+    const bool keep = options_.gradient_bits == GradientBits::kKept;
+    const auto narrow = std::find_if(choices.begin(), choices.end(), IsNarrow);
+    const SearchResult found =
+        Search({.candidates = choices.size(),
+                .preferred = keep ? static_cast<size_t>(narrow - choices.begin()) : choices.size(),
+                .untuned = question.untuned,
+                .time_is_up = [until] { return Clock::now() >= until; }},
+               TrialsOf(question, choices));
+    tuned.tried = static_cast<int>(found.tried);
+    if (!found.winner) return tuned;
+    tuned.row = true;
+    tuned.microseconds = found.winner->microseconds;
+    table->Put(question.key, choices[found.winner->candidate]);
+    return tuned;
+  }
+
+  Trials TrialsOf(const Question& question, const std::vector<PlanChoice>& choices) {
+    Trials trials;
+    trials.glance = [this, &question, &choices](size_t i) -> StatusOr<double> {
+      PlanTable plans;
+      plans.Put(question.key, choices[i]);
+      RING_RETURN_IF_ERROR(run_->Bind(ContextOf(*question.node, plans), question.most_workspace));
+      return run_->Glance();
+    };
+    trials.time = [this](double limit) { return run_->Microseconds(limit); };
+    trials.repeats = [this] { return Repeats(run_.get()); };
+    return trials;
+  }
+
+  const graph::Program& program_;
+  const Device& device_;
+  const TuneOptions options_;
+  const Clock::time_point end_;
+  std::unique_ptr<NodeRun> run_;
+};
+
 }  // namespace
 
-Status Tune(const graph::Program& program, const Device& device, GradientBits gradient_bits,
+Status Tune(const graph::Program& program, const Device& device, const TuneOptions& options,
             PlanTable* table, const TuneReport& report) {
-  for (const graph::Node& node : program.graph.nodes()) {
-    const PlanTable none;
-    const BindContext context = {program, node, device, &none};
-    RING_ASSIGN_OR_RETURN(const auto question, QuestionOf(context));
-    if (!question || Has(*table, question->key)) continue;
-    PlanChoice choice;
-    RING_ASSIGN_OR_RETURN(const TunedKernel tuned,
-                          Answer(context, *question, gradient_bits, &choice));
-    table->Put(question->key, choice);
-    report(tuned);
-  }
-  return absl::OkStatus();
+  return Tuning(program, device, options).Run(table, report);
 }
 
 }  // namespace ringmaster::cuda

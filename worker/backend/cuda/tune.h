@@ -11,10 +11,12 @@
 
 namespace ringmaster::cuda {
 
-// Of each convolution and product of the program that `table` has no row for, into `table`; a
-// candidate that does not give the same bits in two runs is left out. `report` gets each result,
-// whose times are those of a launch with the own kernels round it.
+// Of each convolution and product of the program that `table` has no row for, into `table`; those
+// on which the program spends most of its time come first, and what is not reached in
+// `options.seconds` stays without a row. A candidate that does not give the same bits in two runs
+// is left out. `report` gets each result, as soon as its row is in the table; its times are those
+// of a launch with the own kernels round it.
 [[nodiscard]] Status Tune(const graph::Program& program, const Device& device,
-                          GradientBits gradient_bits, PlanTable* table, const TuneReport& report);
+                          const TuneOptions& options, PlanTable* table, const TuneReport& report);
 
 }  // namespace ringmaster::cuda

@@ -28,10 +28,10 @@ std::unique_ptr<Device> OpenOrSkip() {
   return *std::move(device);
 }
 
-StatusOr<std::vector<std::byte>> RunAfter(NodeRun* run, int byte) {
+StatusOr<exact::BlockSum> RunAfter(NodeRun* run, int byte) {
   RING_RETURN_IF_ERROR(run->Scribble(byte));
   RING_RETURN_IF_ERROR(run->Run());
-  return run->Outputs();
+  return run->Digest();
 }
 
 void CheckRepeats(const BindContext& context) {

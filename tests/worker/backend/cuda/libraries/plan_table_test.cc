@@ -65,6 +65,21 @@ TEST_CASE("PlanTable: people may write comments, blank lines and blanks round fi
   CHECK(table->Find<MatmulChoice>({"A", "cublaslt 1", "matmul", "m 1"}) != nullptr);
 }
 
+TEST_CASE("PlanTable: files of two models of GPU, one behind the other, are one table") {
+  PlanTable one, other;
+  const PlanKey key = Key("conv2d", "x 1,2,3,4");
+  PlanKey elsewhere = key;
+  elsewhere.device = "NVIDIA H100 80GB HBM3";
+  one.Put(key, ConvolutionChoice{{}, {37, {}}});
+  other.Put(elsewhere, ConvolutionChoice{{}, {4, {}}});
+  const auto both = PlanTable::Parse(one.Print() + other.Print(), "table.txt");
+  REQUIRE(Message(both.status()) == "");
+  CHECK(both->size() == 2);
+  REQUIRE(both->Find<ConvolutionChoice>(elsewhere) != nullptr);
+  CHECK(both->Find<ConvolutionChoice>(elsewhere)->engine.engine == 4);
+  CHECK(both->Find<ConvolutionChoice>(key)->engine.engine == 37);
+}
+
 TEST_CASE("PlanTable: mistakes are named with file and line") {
   CHECK(ErrorOf("# fine\nA | B | C | D\n") ==
         "table.txt:2: expected 5 fields between bars (device | library | op | shape | choice), "
