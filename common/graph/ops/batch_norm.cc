@@ -52,6 +52,12 @@ bool HasRelu(const ReferenceCall& call) {
   return AttributesOf(call.node).activation == Activation::kRelu;
 }
 
+// What one channel's x becomes before the activation.
+struct Line {
+  double mean, scale, beta;
+  double operator()(double x) const { return (x - mean) * scale + beta; }
+};
+
 // One channel: y from x by the given statistics.
 void Normalize(const ReferenceCall& call, size_t channel, double mean, double variance) {
   const Operands at(AttributesOf(call.node));
@@ -59,10 +65,10 @@ void Normalize(const ReferenceCall& call, size_t channel, double mean, double va
   const std::span<double> y = call.outputs[0];
   const auto channels = static_cast<size_t>(call.input_shape(0).back());
   const double gamma = at.gamma == Operands::kNone ? 1 : call.inputs[at.gamma][channel];
-  const double beta = at.beta == Operands::kNone ? 0 : call.inputs[at.beta][channel];
-  const double scale = gamma * InverseDeviation(call, variance);
+  const Line line = {mean, gamma * InverseDeviation(call, variance),
+                     at.beta == Operands::kNone ? 0 : call.inputs[at.beta][channel]};
   for (size_t i = channel; i < x.size(); i += channels) {
-    y[i] = (x[i] - mean) * scale + beta;
+    y[i] = line(x[i]);
     if (HasRelu(call)) y[i] = std::max(y[i], 0.0);
   }
 }
@@ -82,16 +88,13 @@ Status BatchNorm::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outpu
 
 Status BatchNormGradient::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
   const BatchNormAttributes& attributes = AttributesOf(node);
-  const bool relu = attributes.activation == Activation::kRelu;
-  if (relu && !attributes.scale)
-    return InvalidArgument("relu is folded only where there is a gamma");
   std::vector<const char*> names = {"mean", "variance"};
   if (attributes.scale) names.push_back("gamma");
-  const size_t count = 2 + names.size() + (relu ? 1 : 0);
+  if (attributes.center && attributes.activation == Activation::kRelu) names.push_back("beta");
+  const size_t count = 2 + names.size();
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, count, count));
   RING_RETURN_IF_ERROR(CheckBatchNormOperands(inputs, 2, names));
   RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[1], inputs[0]));
-  if (relu) RING_RETURN_IF_ERROR(ExpectSame("y", inputs.back(), inputs[0]));
   const Shape channels = {inputs[0].shape.back()};
   *outputs = {{inputs[0].shape, inputs[0].dtype}};
   for (const char* name : ScalesOf(attributes)) {
@@ -141,12 +144,13 @@ Gradients BatchNorm::Gradient(const GradientRequest& request) {
                            node.name);
   }
   const BatchNormAttributes& attributes = AttributesOf(node);
+  const Operands at(attributes);
   Node gradient = {node.name + "/gradient",
                    BatchNormGradient{attributes},
                    {node.inputs[0], request.output_gradients[0], node.outputs[1], node.outputs[2]}};
-  if (attributes.scale) gradient.inputs.push_back(node.inputs[Operands(attributes).gamma]);
-  if (attributes.activation == Activation::kRelu) {
-    gradient.inputs.push_back(node.outputs[0]);
+  if (attributes.scale) gradient.inputs.push_back(node.inputs[at.gamma]);
+  if (attributes.center && attributes.activation == Activation::kRelu) {
+    gradient.inputs.push_back(node.inputs[at.beta]);
   }
   return AddOp(request.graph, std::move(gradient));
 }
@@ -192,13 +196,15 @@ void BatchNormGradient::Reference(const ReferenceCall& call) {
   const std::span<const double> x = call.inputs[0];
   const size_t channels = call.inputs[2].size();
   const double count = static_cast<double>(x.size() / channels);
-  const auto masked = [&](size_t i) {
-    return HasRelu(call) && call.inputs[5][i] <= 0 ? 0.0 : call.inputs[1][i];
-  };
   for (size_t c = 0; c < channels; ++c) {
     const double mean = call.inputs[2][c];
     const double inverse = InverseDeviation(call, call.inputs[3][c]);
     const double gamma = attributes.scale ? call.inputs[4][c] : 1;
+    const bool beta = attributes.center && HasRelu(call);
+    const Line line = {mean, gamma * inverse, beta ? call.inputs.back()[c] : 0};
+    const auto masked = [&](size_t i) {
+      return HasRelu(call) && line(x[i]) <= 0 ? 0.0 : call.inputs[1][i];
+    };
     double dgamma = 0;
     double dbeta = 0;
     for (size_t i = c; i < x.size(); i += channels) {

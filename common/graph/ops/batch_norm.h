@@ -1,8 +1,8 @@
 // Batch normalization over all axes but the last: training, its gradient, and inference.
 //   y = gamma (x - mean) / sqrt(variance + epsilon) + beta, variance biased (divided by the count)
-// With activation kRelu y is clamped at 0 and the gradient masks dy by y > 0. Scales, offsets and
-// statistics are float32; gamma and beta are operands where `scale` and `center` say so, else 1 and
-// 0.
+// With activation kRelu y is clamped at 0 and the gradient masks dy by y > 0, y computed once more
+// as the same kernel rounded it. Scales, offsets and statistics are float32; gamma and beta are
+// operands where `scale` and `center` say so, else 1 and 0.
 #pragma once
 
 #include <tuple>
@@ -42,11 +42,11 @@ struct BatchNorm : BatchNormAttributes {
   static void Reference(const ReferenceCall& call);
 };
 
-// x dy mean variance [gamma] [y] -> dx [dgamma] [dbeta]; y if and only if the activation is kRelu,
-// which one without a gamma never has
+// x dy mean variance [gamma] [beta] -> dx [dgamma] [dbeta]; beta if and only if there is one and
+// the activation is kRelu
 struct BatchNormGradient : BatchNormAttributes {
   static constexpr OpTraits kTraits = {
-      .name = "batch_norm_gradient", .float32_inputs = 0b11100, .internal = true};
+      .name = "batch_norm_gradient", .float32_inputs = 0b111100, .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

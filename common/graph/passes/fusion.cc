@@ -59,7 +59,6 @@ class FusionPass {
   }
 
   void FoldGradient(Node* gradient) {
-    if (!gradient->as<BatchNormGradient>()->scale) return;  // which it says itself
     const ValueId dx = gradient->inputs[1];
     const NodeId statistics = producer(gradient->inputs[2]);
     if (producer(dx) == kFed || statistics == kFed || !ReadOnce(dx)) return;
@@ -71,7 +70,8 @@ class FusionPass {
     }
     gradient->as<BatchNormGradient>()->activation = Activation::kRelu;
     gradient->inputs[1] = mask.inputs[1];
-    gradient->inputs.push_back(mask.inputs[0]);
+    const auto& norm = *forward.as<BatchNorm>();
+    if (norm.center) gradient->inputs.push_back(forward.inputs[norm.scale ? 2 : 1]);
     dropped_[static_cast<size_t>(producer(dx))] = true;
   }
 

@@ -20,7 +20,7 @@ namespace ringmaster::graph {
 
 // A relu whose input comes from conv2d, dense, batch_norm or batch_norm_inference and has no other
 // reader becomes that node's activation. Where the gradient of such a batch_norm alone reads the
-// relu_gradient, it takes the mask over (y as its last input); conv2d and dense keep theirs.
+// relu_gradient, it takes the mask over, which it computes from beta; conv2d and dense keep theirs.
 void FuseActivations(Program* program);
 
 // dead_nodes.cc. Removes the nodes whose results nobody needs.

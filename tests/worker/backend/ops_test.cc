@@ -6,6 +6,7 @@
 
 #include "tests/worker/backend/backend_under_test.h"
 #include "tests/worker/backend/op_program.h"
+#include "tests/worker/backend/relu_mask.h"
 
 namespace ringmaster {
 namespace {
@@ -54,6 +55,29 @@ TEST_CASE("Ops: float32 agrees with the reference") { CheckAll(DType::kFloat32);
 TEST_CASE("Ops: bfloat16 agrees with the reference") { CheckAll(DType::kBFloat16); }
 
 TEST_CASE("Ops: float16 agrees with the reference") { CheckAll(DType::kFloat16); }
+
+TEST_CASE("Ops: the gradient of a batch_norm passes what its relu passed") {
+  for (const DType compute : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    const auto ways = testing::WaysFor(compute);
+    REQUIRE(Message(ways.status()) == "");
+    for (const testing::Way& way : *ways) {
+      INFO(way.name << ", " << graph::Name(compute));
+      const auto mask = testing::MaskOfRelu(compute, [&](const auto& op, const auto& feeds) {
+        auto bound = testing::BoundProgram::Create(*way.backend, op.program,
+                                                   {.name = "core0", .threads = way.threads});
+        REQUIRE(Message(bound.status()) == "");
+        const auto result = (*bound)->Run(feeds, testing::KeysOf(op.program));
+        REQUIRE(Message(result.status()) == "");
+        return result->gradients;
+      });
+      REQUIRE(Message(mask.status()) == "");
+      CHECK(mask->wrong == 0);
+      CHECK(mask->passed > 0);
+      CHECK(mask->stopped > 0);
+      CHECK((mask->underflowed > 0) == (compute == DType::kFloat16));
+    }
+  }
+}
 
 TEST_CASE("Ops: every op of the list has a case") {
   std::set<std::string> tested;

@@ -1,6 +1,6 @@
 // batch_norm over all axes but the last, its gradient, and inference. Own loops rather than
-// oneDNN's: its fused relu needs a mask kept from forward to backward, which y already is, and here
-// statistics and input are read once.
+// oneDNN's: its fused relu needs a mask kept from forward to backward, which is computed once more
+// here, and here statistics and input are read once.
 //
 // Sums have one fixed order whatever the thread count: rows in pieces of kPieceRows are summed in
 // float32, row by row, and the pieces' sums are combined in double in their order. Variances are
@@ -29,15 +29,22 @@ struct Extent {
   int64_t piece_rows(int64_t piece) const {
     return std::min(kPieceRows, rows - piece * kPieceRows);
   }
-  // Two vectors of channels for each piece, then two for the whole.
+  // Two vectors of channels for each piece, then four for the whole.
   size_t workspace_bytes() const {
-    return sizeof(float) * static_cast<size_t>(2 * (pieces() + 1) * channels);
+    return sizeof(float) * static_cast<size_t>(2 * (pieces() + 2) * channels);
   }
   float* first_of(const Operands& operands, int64_t piece) const {
     return reinterpret_cast<float*>(operands.workspace) + 2 * piece * channels;
   }
   float* second_of(const Operands& operands, int64_t piece) const {
     return first_of(operands, piece) + channels;
+  }
+  // The operand, or zeros in workspace where there is no beta.
+  const float* BetaOf(const Operands& operands, int beta) const {
+    if (has_beta) return operands.input<float>(beta);
+    float* zeros = second_of(operands, pieces() + 1);
+    std::fill_n(zeros, channels, 0.0F);
+    return zeros;
   }
 };
 
@@ -109,6 +116,10 @@ void Scales(const Extent& e, const float* gamma, const float* variance, float* s
   }
 }
 
+// What x, of that deviation from its mean, becomes before the activation: the same operations
+// wherever it is asked for, so the same bits.
+inline float Scaled(float deviation, float scale, float beta) { return deviation * scale + beta; }
+
 // y = (x - mean) scale + beta, clamped at 0 where there is an activation.
 template <typename T, bool kRelu>
 void Normalize(const Extent& e, const T* x, T* y, const float* mean, const float* scale,
@@ -120,7 +131,7 @@ void Normalize(const Extent& e, const T* x, T* y, const float* mean, const float
           [=]<typename U>(int64_t at, int64_t length, const U* __restrict from, U* __restrict to) {
             for (int64_t c = 0; c < length; ++c) {
               const float value =
-                  (static_cast<float>(from[c]) - mean[at + c]) * scale[at + c] + beta[at + c];
+                  Scaled(static_cast<float>(from[c]) - mean[at + c], scale[at + c], beta[at + c]);
               to[c] = U(kRelu && value <= 0 ? 0.0F : value);
             }
           },
@@ -136,57 +147,61 @@ void NormalizeInto(const Extent& e, const Operands& operands, const float* mean,
   T* y = operands.output<T>(0);
   float* scale = e.first_of(operands, e.pieces());
   Scales(e, e.has_gamma ? operands.input<float>(1) : nullptr, variance, scale);
-  float* zeros = e.second_of(operands, e.pieces());
-  if (!e.has_beta) std::fill_n(zeros, e.channels, 0.0F);
-  const float* beta = e.has_beta ? operands.input<float>(e.has_gamma ? 2 : 1) : zeros;
+  const float* beta = e.BetaOf(operands, e.has_gamma ? 2 : 1);
   e.relu ? Normalize<T, true>(e, x, y, mean, scale, beta)
          : Normalize<T, false>(e, x, y, mean, scale, beta);
 }
 
-// What the gradient reads: dy masked by y where there is an activation; y is dy where there is
-// none.
-template <bool kRelu, typename T>
-float Masked(const T* dy, const T* y, int64_t i) {
-  const auto gradient = static_cast<float>(dy[i]);  // read in any case: a loop over this vectorizes
-  return kRelu && static_cast<float>(y[i]) <= 0 ? 0.0F : gradient;
+// By channel, what decides whether relu let an element pass.
+struct MaskOf {
+  const float *mean, *scale, *beta;
+};
+
+// What the gradient reads: dy, 0 where y, as it was stored in T, is not above 0.
+template <typename T, bool kRelu>
+float Masked(float dy, float deviation, const MaskOf& of, int64_t c) {
+  if constexpr (!kRelu) return dy;
+  const float value = Scaled(deviation, of.scale[c], of.beta[c]);
+  return value <= kRoundsToZero<T> ? 0.0F : dy;
 }
 
 // Sums of dy and of dy (x - mean) over one piece, by channel.
 template <typename T, bool kRelu>
-void PieceGradient(const T* __restrict x, const T* __restrict dy, const T* __restrict y,
-                   int64_t rows, int64_t channels, const float* __restrict mean,
-                   float* __restrict sum, float* __restrict product) {
+void PieceGradient(const T* __restrict x, const T* __restrict dy, int64_t rows, int64_t channels,
+                   const MaskOf& mask, float* __restrict sum, float* __restrict product) {
   for (int64_t c = 0; c < channels; ++c) sum[c] = product[c] = 0;
-  for (int64_t r = 0; r < rows; ++r, x += channels, dy += channels, y += channels) {
+  for (int64_t r = 0; r < rows; ++r, x += channels, dy += channels) {
     InStrips(
         channels,
-        [=]<typename U>(int64_t at, int64_t length, const U* __restrict x, const U* __restrict dy,
-                        const U* __restrict y) {
+        [=]<typename U>(int64_t at, int64_t length, const U* __restrict x, const U* __restrict dy) {
           for (int64_t c = 0; c < length; ++c) {
-            const float gradient = Masked<kRelu>(dy, y, c);
+            const float deviation = static_cast<float>(x[c]) - mask.mean[at + c];
+            const float gradient =
+                Masked<T, kRelu>(static_cast<float>(dy[c]), deviation, mask, at + c);
             sum[at + c] += gradient;
-            product[at + c] += gradient * (static_cast<float>(x[c]) - mean[at + c]);
+            product[at + c] += gradient * deviation;
           }
         },
-        x, dy, y);
+        x, dy);
   }
 }
 
 // dx of one row.
 template <typename T, bool kRelu>
-void RowGradient(const T* x, const T* dy, const T* y, T* dx, int64_t channels, const float* mean,
-                 const float* scale, const float* offset, const float* slope) {
+void RowGradient(const T* x, const T* dy, T* dx, int64_t channels, const MaskOf& mask,
+                 const float* offset, const float* slope) {
   InStrips(
       channels,
       [=]<typename U>(int64_t at, int64_t length, const U* __restrict x, const U* __restrict dy,
-                      const U* __restrict y, U* __restrict dx) {
+                      U* __restrict dx) {
         for (int64_t c = 0; c < length; ++c) {
-          const float deviation = static_cast<float>(x[c]) - mean[at + c];
-          dx[c] = U(scale[at + c] * Masked<kRelu>(dy, y, c) - offset[at + c] -
-                    slope[at + c] * deviation);
+          const float deviation = static_cast<float>(x[c]) - mask.mean[at + c];
+          const float gradient =
+              Masked<T, kRelu>(static_cast<float>(dy[c]), deviation, mask, at + c);
+          dx[c] = U(mask.scale[at + c] * gradient - offset[at + c] - slope[at + c] * deviation);
         }
       },
-      x, dy, y, dx);
+      x, dy, dx);
 }
 
 struct GradientOperands {
@@ -220,7 +235,6 @@ template <typename T, bool kRelu>
 void Gradient(const Extent& e, const Operands& operands) {
   const T* x = operands.input<T>(0);
   const T* dy = operands.input<T>(1);
-  const T* y = kRelu ? operands.input<T>(5) : dy;
   T* dx = operands.output<T>(0);
   float* offset = e.first_of(operands, e.pieces());
   float* slope = e.second_of(operands, e.pieces());
@@ -232,20 +246,20 @@ void Gradient(const Extent& e, const Operands& operands) {
       .dbeta = e.has_beta ? operands.output<float>(e.has_gamma ? 2 : 1) : nullptr,
       .offset = offset,
       .slope = slope};
+  float* scale = e.first_of(operands, e.pieces() + 1);
+  Scales(e, g.gamma, g.variance, scale);
+  const float* beta = kRelu ? e.BetaOf(operands, e.has_gamma ? 5 : 4) : nullptr;
+  const MaskOf mask = {g.mean, scale, beta};
   ParallelFor(e.threads, e.pieces(), [&](int64_t piece) {
     const int64_t at = piece * kPieceRows * e.channels;
-    PieceGradient<T, kRelu>(x + at, dy + at, y + at, e.piece_rows(piece), e.channels, g.mean,
+    PieceGradient<T, kRelu>(x + at, dy + at, e.piece_rows(piece), e.channels, mask,
                             e.first_of(operands, piece), e.second_of(operands, piece));
   });
   CombineGradient(e, operands, g);
-  // The pieces' sums are used up: their place takes the scales.
-  float* scale = e.first_of(operands, 0);
-  Scales(e, g.gamma, g.variance, scale);
   ParallelPieces(e.threads, e.rows, kPieceRows, [=](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       const int64_t at = r * e.channels;
-      RowGradient<T, kRelu>(x + at, dy + at, y + at, dx + at, e.channels, g.mean, scale, offset,
-                            slope);
+      RowGradient<T, kRelu>(x + at, dy + at, dx + at, e.channels, mask, offset, slope);
     }
   });
 }

@@ -88,18 +88,19 @@ StatusOr<std::unique_ptr<Kernel>> BindBatchNormInferenceGradient(const BindConte
   });
 }
 
-// x dy mean variance [gamma] [y] -> dx [dgamma] [dbeta]; with relu there is a gamma.
+// x dy mean variance [gamma] [beta, with relu] -> dx [dgamma] [dbeta]
 StatusOr<std::unique_ptr<Kernel>> BindBatchNormGradient(const BindContext& context) {
   const BatchNormShape shape = NormShapeOf(context);
   const NormPlaces gradients = PlacesIn(context, 1);
-  const size_t gamma = gradients.gamma == 0 ? 0 : 4;
+  const NormPlaces at = PlacesIn(context, 4);
+  const size_t beta = shape.relu ? at.beta : 0;
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch(
         [=](const Operands& o, cudaStream_t stream) {
           const BatchNormGradientOperands<T> operands = {.x = o.input<T>(0),
                                                          .dy = o.input<T>(1),
-                                                         .y = shape.relu ? o.input<T>(5) : nullptr,
-                                                         .gamma = InputOrNone(o, gamma),
+                                                         .gamma = InputOrNone(o, at.gamma),
+                                                         .beta = InputOrNone(o, beta),
                                                          .mean = o.input<float>(2),
                                                          .variance = o.input<float>(3),
                                                          .dx = o.output<T>(0),

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "common/graph/ops/reference_executor.h"
 #include "tests/common/graph/cases/table.h"
 
 namespace ringmaster::graph {
@@ -9,6 +10,24 @@ namespace {
 template <size_t kVariance>
 void PositiveVariance(const OpCase& /*self*/, OpCase::Operands* operands) {
   for (double& variance : (*operands)[kVariance]) variance = std::abs(variance) + 0.5;
+}
+
+// Of a gradient whose relu is computed once more: what decides is away from 0, where a rounding
+// could turn it. x lies on eighths, its mean between two of them, and beta, without which it is 0,
+// is a number of eighths times the scale.
+void AwayFromKink(const OpCase& self, OpCase::Operands* operands) {
+  PositiveVariance<3>(self, operands);
+  const auto& attributes = std::get<BatchNormGradient>(self.kind);
+  auto& all = *operands;
+  for (double& x : all[0]) x = std::round(x * 8) / 8;
+  for (size_t c = 0; c < all[2].size(); ++c) {
+    all[2][c] = (2 * std::floor(all[2][c] * 8) + 1) / 16;
+    if (!attributes.center) continue;
+    const double gamma = attributes.scale ? all[4][c] : 1;
+    double& beta = all.back()[c];
+    beta = Round(gamma / std::sqrt(all[3][c] + attributes.epsilon) * std::round(beta * 8) / 8,
+                 DType::kFloat32);
+  }
 }
 
 // A mean of many deviations, exact in 16 bits: a sum of squares would lose the variance.
@@ -30,7 +49,9 @@ OpCase NormGradient(const char* what, const BatchNormAttributes& attributes, con
                  .inputs = {{x}, {x}, channels, channels},
                  .prepare = PositiveVariance<3>};
   if (attributes.scale) made.inputs.push_back(channels);
-  if (attributes.activation == Activation::kRelu) made.inputs.push_back({x});
+  if (attributes.activation == Activation::kNone) return made;
+  made.prepare = AwayFromKink;
+  if (attributes.center) made.inputs.push_back(channels);
   return made;
 }
 
@@ -66,6 +87,10 @@ std::vector<OpCase> BatchNormCases() {
   const BatchNormAttributes relu = {1e-3, Activation::kRelu};
   const BatchNormAttributes no_gamma = {.scale = false}, no_beta = {.center = false},
                             bare = {.scale = false, .center = false};
+  BatchNormAttributes relu_bare = bare, relu_no_beta = no_beta, relu_no_gamma = no_gamma;
+  for (auto* fused : {&relu_bare, &relu_no_beta, &relu_no_gamma}) {
+    fused->activation = Activation::kRelu;
+  }
   OpCase offset = NormTraining("an offset that would cancel", plain, {600, 8});
   offset.prepare = FarFromZero;
   return {
@@ -91,6 +116,12 @@ std::vector<OpCase> BatchNormCases() {
       NormGradient("no gamma, several pieces of rows", no_gamma, {40, 9, 9, 64}),
       NormGradient("no beta, odd channels", no_beta, {3, 5, 7, 19}),
       NormGradient("neither gamma nor beta", bare, {3, 5, 7, 19}),
+      NormGradient("relu, several tiles of channels", relu, {1100, 100}),
+      NormGradient("relu, no gamma", relu_no_gamma, {9, 8, 7, 24}),
+      NormGradient("relu, no beta", relu_no_beta, {9, 8, 7, 24}),
+      NormGradient("relu, neither gamma nor beta", relu_bare, {3, 5, 7, 19}),
+      NormTraining("relu, no gamma", relu_no_gamma, {3, 3, 2, 3}),
+      NormTraining("relu, neither gamma nor beta", relu_bare, {3, 3, 2, 3}),
       NormInference("neither gamma nor beta", bare, {3, 5, 7, 19}),
       NormInference("several pieces of rows", plain, {40, 9, 9, 64}),
       NormInference("relu, odd channels", relu, {3, 5, 7, 19}),

@@ -87,7 +87,7 @@ TEST_CASE("Fusion: batch_norm takes relu and its mask over, conv2d keeps the mas
   for (const Node& node : program.graph.nodes()) {
     if (node.as<BatchNormGradient>() == nullptr) continue;
     REQUIRE(node.inputs.size() == 6);
-    CHECK(program.graph.value(node.inputs[5]).name == "bn1");
+    CHECK(program.graph.value(node.inputs[5]).name == "bn1/beta");
     CHECK(node.as<BatchNormGradient>()->activation == Activation::kRelu);
   }
 }

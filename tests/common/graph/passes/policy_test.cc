@@ -44,7 +44,7 @@ relu2/gradient (2, 2, 1, 3) bfloat16 = relu_gradient(conv2, pool2/gradient)
 conv2/kernel/gradient (3, 3, 3, 4) float32, conv2/bias/gradient (3) float32 = conv2d_weight_gradient(pool1, relu2/gradient) strides=2,2 pads=1,0,1,1
 conv2/input_gradient (2, 3, 2, 4) bfloat16 = conv2d_input_gradient(relu2/gradient, conv2/kernel) strides=2,2 pads=1,0,1,1
 pool1/gradient (2, 6, 5, 4) bfloat16 = max_pool_gradient(bn1, pool1, conv2/input_gradient)
-bn1/gradient (2, 6, 5, 4) bfloat16, bn1/gamma/gradient (4) float32, bn1/beta/gradient (4) float32 = batch_norm_gradient(conv1, pool1/gradient, bn1/mean, bn1/variance, bn1/gamma, bn1) +relu
+bn1/gradient (2, 6, 5, 4) bfloat16, bn1/gamma/gradient (4) float32, bn1/beta/gradient (4) float32 = batch_norm_gradient(conv1, pool1/gradient, bn1/mean, bn1/variance, bn1/gamma, bn1/beta) +relu
 conv1/kernel/gradient (4, 3, 3, 2) float32 = conv2d_weight_gradient(image/bfloat16, bn1/gradient) pads=1,1,1,1
 gradient fc/kernel = fc/kernel/gradient
 gradient fc/bias = fc/bias/gradient

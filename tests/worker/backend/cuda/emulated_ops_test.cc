@@ -12,6 +12,7 @@
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
 #include "tests/worker/backend/cuda/emulation/guarded_memory.h"
 #include "tests/worker/backend/op_program.h"
+#include "tests/worker/backend/relu_mask.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cuda/kernel_table.h"
 #include "worker/backend/cuda/kernels/packs.h"
@@ -240,6 +241,20 @@ TEST_CASE("Emulated kernels: a batch_norm is computed again by its statistics wi
     }
   }
   CHECK(checked > 0);
+}
+
+TEST_CASE("Emulated kernels: the gradient of a batch_norm passes what its relu passed") {
+  for (const DType compute : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    INFO(graph::Name(compute));
+    const auto mask = testing::MaskOfRelu(compute, [](const OpProgram& op, const auto& feeds) {
+      return RunNode(op.program, feeds, testing::KeysOf(op.program), OutputPlace::kOwn);
+    });
+    REQUIRE(Message(mask.status()) == "");
+    CHECK(mask->wrong == 0);
+    CHECK(mask->passed > 0);
+    CHECK(mask->stopped > 0);
+    CHECK((mask->underflowed > 0) == (compute == DType::kFloat16));
+  }
 }
 
 TEST_CASE("Emulated kernels: the bits of the CPU backend where the case says so") {

@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kFinishChannels* kFinishLanes)
   if (!inside || threadIdx.y != 0) return;
   mean[channel] = static_cast<float>(whole);
   variance[channel] = static_cast<float>(all);
-  scale[channel] = GammaAt(gamma, channel) / sqrtf(static_cast<float>(all) + epsilon);
+  scale[channel] = ScaleOf(gamma, static_cast<float>(all), epsilon, channel);
 }
 
 // scale = gamma / sqrt(variance + epsilon).
@@ -138,12 +138,7 @@ __global__ void __launch_bounds__(kNormThreads)
            const float* __restrict__ variance, float* __restrict__ scale) {
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * kNormThreads + threadIdx.x;
   if (channel >= channels) return;
-  scale[channel] = GammaAt(gamma, channel) / sqrtf(variance[channel] + epsilon);
-}
-
-template <int kWidth>
-__device__ Pack<float, kWidth> LoadOrZero(const float* from, int64_t channel) {
-  return from == nullptr ? Pack<float, kWidth>{} : LoadPack<kWidth>(from + channel);
+  scale[channel] = ScaleOf(gamma, variance[channel], epsilon, channel);
 }
 
 // y = (x - mean) scale + beta, clamped at 0 where there is an activation; mean and beta may be
@@ -175,7 +170,7 @@ __global__ void __launch_bounds__(kNormThreads)
       Pack<T, kWidth> out;
 #pragma unroll
       for (int c = 0; c < kWidth; ++c) {
-        const float value = fmaf(in[i].get(c) - means.get(c), scales.get(c), betas.get(c));
+        const float value = Scaled(in[i].get(c), means.get(c), scales.get(c), betas.get(c));
         out.set(c, kRelu && value <= 0 ? 0.0F : value);
       }
       StorePack<kWidth>(out, y + at + i * lanes * tiles.channels);

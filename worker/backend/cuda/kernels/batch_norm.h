@@ -39,11 +39,11 @@ cudaError_t LaunchBatchNormInferenceGradient(const BatchNormShape& shape, const 
                                              const float* gamma, const float* variance, T* dx,
                                              void* workspace, cudaStream_t stream);
 
-// y is read where the shape has relu only.
+// beta is read where the shape has relu only.
 template <typename T>
 struct BatchNormGradientOperands {
-  const T *x, *dy, *y;
-  const float *gamma, *mean, *variance;
+  const T *x, *dy;
+  const float *gamma, *beta, *mean, *variance;
   T* dx;
   float *dgamma, *dbeta;
   void* workspace;

@@ -1,5 +1,5 @@
-// The gradient of batch_norm in two passes over x, dy (and y, whose sign is the mask of its relu):
-// one sums by channel, in two levels like the statistics, the other applies, backwards.
+// The gradient of batch_norm in two passes over x and dy, which compute once more what its relu let
+// pass: one sums by channel, in two levels like the statistics, the other applies, backwards.
 #include "worker/backend/cuda/kernels/batch_norm.h"
 #include "worker/backend/cuda/kernels/batch_norm_tiles.h"
 
@@ -9,30 +9,34 @@ namespace {
 constexpr int kNormGradientThreads = ChannelTiles::kThreads;
 constexpr int kNormGradientRows = 4;  // that a thread loads at once
 
-// Some rows of what the gradient reads.
+// What decides whether relu let an element of one pack of channels pass.
 template <typename T, int kWidth, bool kRelu>
+struct GradientMask {
+  Pack<float, kWidth> means, scales, betas;
+
+  // dy, 0 where y, as it was stored in T, is not above 0.
+  __device__ __forceinline__ float Masked(float dy, float x, int c) const {
+    if constexpr (!kRelu) return dy;
+    const float y = Scaled(x, means.get(c), scales.get(c), betas.get(c));
+    return y <= kRoundsToZero<T> ? 0.0F : dy;
+  }
+};
+
+// Some rows of what the gradient reads.
+template <typename T, int kWidth>
 struct GradientRows {
   Pack<T, kWidth> x[kNormGradientRows] = {};
   Pack<T, kWidth> dy[kNormGradientRows] = {};
-  Pack<T, kWidth> y[kRelu ? kNormGradientRows : 1] = {};
 
   // Rows at, at + stride, ... of which `n` are there.
-  __device__ __forceinline__ void Load(const T* from_x, const T* from_dy, const T* from_y,
-                                       int64_t at, int64_t stride, int64_t n) {
+  __device__ __forceinline__ void Load(const T* from_x, const T* from_dy, int64_t at,
+                                       int64_t stride, int64_t n) {
 #pragma unroll
     for (int i = 0; i < kNormGradientRows; ++i) {
       if (i >= n) continue;
       x[i] = LoadPack<kWidth>(from_x + at + i * stride);
       dy[i] = LoadPack<kWidth>(from_dy + at + i * stride);
-      if constexpr (kRelu) y[i] = LoadPack<kWidth>(from_y + at + i * stride);
     }
-  }
-  // dy, 0 where relu was at its floor.
-  __device__ __forceinline__ float Masked(int i, int c) const {
-    if constexpr (kRelu) {
-      if (y[i].get(c) <= 0) return 0.0F;
-    }
-    return dy[i].get(c);
   }
 };
 
@@ -69,37 +73,66 @@ __device__ void SumLanes(const ChannelTiles& tiles, float (&first)[kWidth],
   }
 }
 
+// The scales of a block's channels, each computed by one of its threads.
+__device__ __forceinline__ const float* ScalesOfTile(const ChannelTiles& tiles,
+                                                     const TilePlace& place, float epsilon,
+                                                     const float* gamma, const float* variance) {
+  __shared__ float scales[kNormGradientThreads];
+  const int64_t channel =
+      place.tile * tiles.tile_packs * tiles.width + static_cast<int64_t>(threadIdx.x);
+  if (static_cast<int>(threadIdx.x) < tiles.tile_packs * tiles.width && channel < tiles.channels) {
+    scales[threadIdx.x] = ScaleOf(gamma, variance[channel], epsilon, channel);
+  }
+  __syncthreads();
+  return scales + static_cast<int>(threadIdx.x) % tiles.tile_packs * tiles.width;
+}
+
+template <typename T>
+struct GradientSums {
+  const T *x, *dy;
+  float epsilon;
+  const float *gamma, *beta, *mean, *variance;
+  float* pieces;
+};
+
 // Sums of dy and of dy (x - mean) over each piece, by channel.
 template <typename T, int kWidth, bool kRelu>
 __global__ void __launch_bounds__(kNormGradientThreads, 2)
-    PieceGradients(ChannelTiles tiles, const T* __restrict__ x, const T* __restrict__ dy,
-                   const T* __restrict__ y, const float* __restrict__ mean,
-                   float* __restrict__ pieces) {
+    PieceGradients(ChannelTiles tiles, GradientSums<T> g) {
   const TilePlace place(tiles, blockIdx.x);
+  GradientMask<T, kWidth, kRelu> mask = {};
+  if constexpr (kRelu) {
+    const float* const scales = ScalesOfTile(tiles, place, g.epsilon, g.gamma, g.variance);
+    if (place.inside) {
+      mask.scales = LoadPack<kWidth>(scales);
+      mask.betas = LoadOrZero<kWidth>(g.beta, place.channel);
+    }
+  }
   const int64_t lanes = tiles.lanes();
   float sum[kWidth] = {};
   float product[kWidth] = {};
   if (place.inside) {
-    const auto means = LoadPack<kWidth>(mean + place.channel);
+    mask.means = LoadPack<kWidth>(g.mean + place.channel);
     for (int64_t row = place.row; row < place.end; row += lanes * kNormGradientRows) {
-      GradientRows<T, kWidth, kRelu> rows;
+      GradientRows<T, kWidth> rows;
       const int64_t n = RowsThere(row, lanes, place.end);
-      rows.Load(x, dy, y, row * tiles.channels + place.channel, lanes * tiles.channels, n);
+      rows.Load(g.x, g.dy, row * tiles.channels + place.channel, lanes * tiles.channels, n);
 #pragma unroll
       for (int i = 0; i < kNormGradientRows; ++i) {
         if (i >= n) break;
 #pragma unroll
         for (int c = 0; c < kWidth; ++c) {
-          const float gradient = rows.Masked(i, c);
+          const float x = rows.x[i].get(c);
+          const float gradient = mask.Masked(rows.dy[i].get(c), x, c);
           sum[c] += gradient;
-          product[c] = fmaf(gradient, rows.x[i].get(c) - means.get(c), product[c]);
+          product[c] = fmaf(gradient, x - mask.means.get(c), product[c]);
         }
       }
     }
   }
   SumLanes(tiles, sum, product);
   if (!place.inside || threadIdx.x >= static_cast<unsigned>(tiles.tile_packs)) return;
-  float* const to = pieces + 2 * place.piece * tiles.channels + place.channel;
+  float* const to = g.pieces + 2 * place.piece * tiles.channels + place.channel;
 #pragma unroll
   for (int c = 0; c < kWidth; ++c) {
     to[c] = sum[c];
@@ -131,44 +164,52 @@ __global__ void __launch_bounds__(kFinishChannels* kFinishLanes)
   if (!inside || threadIdx.y != 0) return;
   const double inverse =
       1 / sqrt(static_cast<double>(g.variance[channel]) + static_cast<double>(epsilon));
-  const float gamma = GammaAt(g.gamma, channel);
-  const double scale = static_cast<double>(gamma) * inverse / static_cast<double>(tiles.rows);
+  const double gamma = g.gamma == nullptr ? 1 : static_cast<double>(g.gamma[channel]);
+  const double scale = gamma * inverse / static_cast<double>(tiles.rows);
   if (g.dgamma != nullptr) g.dgamma[channel] = static_cast<float>(product * inverse);
   if (g.dbeta != nullptr) g.dbeta[channel] = static_cast<float>(sum);
-  g.scale[channel] = gamma / sqrtf(g.variance[channel] + epsilon);
+  g.scale[channel] = ScaleOf(g.gamma, g.variance[channel], epsilon, channel);
   g.offset[channel] = static_cast<float>(scale * sum);
   g.slope[channel] = static_cast<float>(scale * product * inverse * inverse);
 }
 
+template <typename T>
+struct GradientApplication {
+  const T *x, *dy;
+  const float *beta, *mean, *scale, *offset, *slope;
+  T* dx;
+};
+
 template <typename T, int kWidth, bool kRelu>
 __global__ void __launch_bounds__(kNormGradientThreads, 2)
-    ApplyGradient(ChannelTiles tiles, const T* __restrict__ x, const T* __restrict__ dy,
-                  const T* __restrict__ y, const float* __restrict__ mean,
-                  const float* __restrict__ scale, const float* __restrict__ offset,
-                  const float* __restrict__ slope, T* __restrict__ dx) {
+    ApplyGradient(ChannelTiles tiles, GradientApplication<T> g) {
   const TilePlace place(tiles, gridDim.x - 1 - blockIdx.x);
   if (!place.inside) return;
-  const auto means = LoadPack<kWidth>(mean + place.channel);
-  const auto scales = LoadPack<kWidth>(scale + place.channel);
-  const auto offsets = LoadPack<kWidth>(offset + place.channel);
-  const auto slopes = LoadPack<kWidth>(slope + place.channel);
+  GradientMask<T, kWidth, kRelu> mask = {};
+  mask.means = LoadPack<kWidth>(g.mean + place.channel);
+  mask.scales = LoadPack<kWidth>(g.scale + place.channel);
+  if constexpr (kRelu) mask.betas = LoadOrZero<kWidth>(g.beta, place.channel);
+  const auto offsets = LoadPack<kWidth>(g.offset + place.channel);
+  const auto slopes = LoadPack<kWidth>(g.slope + place.channel);
   const int64_t lanes = tiles.lanes();
   for (int64_t row = place.row; row < place.end; row += lanes * kNormGradientRows) {
-    GradientRows<T, kWidth, kRelu> rows;
+    GradientRows<T, kWidth> rows;
     const int64_t n = RowsThere(row, lanes, place.end);
     const int64_t at = row * tiles.channels + place.channel;
     const int64_t stride = lanes * tiles.channels;
-    rows.Load(x, dy, y, at, stride, n);
+    rows.Load(g.x, g.dy, at, stride, n);
 #pragma unroll
     for (int i = 0; i < kNormGradientRows; ++i) {
       if (i >= n) break;
       Pack<T, kWidth> out;
 #pragma unroll
       for (int c = 0; c < kWidth; ++c) {
-        const float centred = fmaf(scales.get(c), rows.Masked(i, c), -offsets.get(c));
-        out.set(c, fmaf(-slopes.get(c), rows.x[i].get(c) - means.get(c), centred));
+        const float x = rows.x[i].get(c);
+        const float gradient = mask.Masked(rows.dy[i].get(c), x, c);
+        const float centred = fmaf(mask.scales.get(c), gradient, -offsets.get(c));
+        out.set(c, fmaf(-slopes.get(c), x - mask.means.get(c), centred));
       }
-      StorePack<kWidth>(out, dx + at + i * stride);
+      StorePack<kWidth>(out, g.dx + at + i * stride);
     }
   }
 }
@@ -176,21 +217,23 @@ __global__ void __launch_bounds__(kNormGradientThreads, 2)
 template <typename T, int kWidth, bool kRelu>
 cudaError_t Gradient(const BatchNormShape& shape, const BatchNormGradientOperands<T>& o,
                      cudaStream_t stream) {
-  const ChannelTiles sums = CutForSums(shape, kWidth);
-  const BatchNormScratch scratch(sums, o.workspace);
-  cudaError_t error =
-      Enqueue(PieceGradients<T, kWidth, kRelu>, sums.blocks(), dim3(kNormGradientThreads), stream,
-              sums, o.x, o.dy, o.y, o.mean, scratch.pieces);
+  const ChannelTiles cut = CutForSums(shape, kWidth);
+  const BatchNormScratch scratch(cut, o.workspace);
+  const GradientSums<T> sums = {o.x,    o.dy,   shape.epsilon, o.gamma,
+                                o.beta, o.mean, o.variance,    scratch.pieces};
+  cudaError_t error = Enqueue(PieceGradients<T, kWidth, kRelu>, cut.blocks(),
+                              dim3(kNormGradientThreads), stream, cut, sums);
   if (error != cudaSuccess) return error;
   const GradientFinish finish = {scratch.pieces, o.gamma,       o.variance,     o.dgamma,
                                  o.dbeta,        scratch.scale, scratch.offset, scratch.slope};
   error = Enqueue(FinishGradient, FinishBlocks(shape), dim3(kFinishChannels, kFinishLanes), stream,
-                  sums, shape.epsilon, finish);
+                  cut, shape.epsilon, finish);
   if (error != cudaSuccess) return error;
+  const GradientApplication<T> application = {o.x,           o.dy,           o.beta,        o.mean,
+                                              scratch.scale, scratch.offset, scratch.slope, o.dx};
   const ChannelTiles tiles = CutForRows(shape, kWidth);
   return Enqueue(ApplyGradient<T, kWidth, kRelu>, tiles.blocks(), dim3(kNormGradientThreads),
-                 stream, tiles, o.x, o.dy, o.y, o.mean, scratch.scale, scratch.offset,
-                 scratch.slope, o.dx);
+                 stream, tiles, application);
 }
 
 }  // namespace

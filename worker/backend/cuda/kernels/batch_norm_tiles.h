@@ -31,8 +31,21 @@ inline int64_t FinishBlocks(const BatchNormShape& shape) {
   return CeilDiv(shape.channels, kFinishChannels);
 }
 
-__device__ inline float GammaAt(const float* gamma, int64_t channel) {
-  return gamma == nullptr ? 1.0F : gamma[channel];
+// gamma / sqrt(variance + epsilon); without a gamma 1 stands for it.
+__device__ inline float ScaleOf(const float* gamma, float variance, float epsilon,
+                                int64_t channel) {
+  return (gamma == nullptr ? 1.0F : gamma[channel]) / sqrtf(variance + epsilon);
+}
+
+template <int kWidth>
+__device__ Pack<float, kWidth> LoadOrZero(const float* from, int64_t channel) {
+  return from == nullptr ? Pack<float, kWidth>{} : LoadPack<kWidth>(from + channel);
+}
+
+// What x becomes before the activation: the same operations wherever it is asked for, so the same
+// bits.
+__device__ __forceinline__ float Scaled(float x, float mean, float scale, float beta) {
+  return fmaf(x - mean, scale, beta);
 }
 
 // Two vectors of channels for each piece, then what the applying pass reads.

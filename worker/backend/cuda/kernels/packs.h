@@ -34,6 +34,14 @@ RING_HOST_DEVICE inline __half FromFloat<__half>(float value) {
   return __float2half_rn(value);
 }
 
+// The largest float32 that becomes 0 in T: half the smallest subnormal.
+template <typename T>
+inline constexpr float kRoundsToZero = 0;
+template <>
+inline constexpr float kRoundsToZero<__nv_bfloat16> = 0x1p-134F;
+template <>
+inline constexpr float kRoundsToZero<__half> = 0x1p-25F;
+
 // Elements of T in 16 bytes: the widest load.
 template <typename T>
 inline constexpr int kPackWidth = 16 / static_cast<int>(sizeof(T));
