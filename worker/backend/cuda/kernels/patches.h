@@ -15,7 +15,7 @@ struct PatchShape {
   int output_height, output_width;
   int columns;  // of a patch's row: window_height * window_width * channels and zeros, whole packs
 
-  // Elements of a row of x with its padding, as far as windows reach or x does.
+  // Elements from where the left padding begins, as far as windows reach or x does.
   int pitch() const {
     const int reach = (output_width - 1) * stride_width + window_width;
     const int there = pad_left + width;
@@ -24,11 +24,12 @@ struct PatchShape {
 };
 
 inline constexpr int kMostPatchColumns = 1024;
-// Of window_height rows of x: a block of threads has them in shared memory.
+// Of the rows of x under a row of positions: a block of threads has them in shared memory.
 inline constexpr int kMostPatchElements = 20 * 1024;
+[[nodiscard]] bool CanCutPatches(const PatchShape& shape);
 
 // patches(N P Q,columns) of x(N,H,W,C), row by row of the window, then its columns, then channels;
-// of 16-bit elements, whatever they mean. cudaErrorNotSupported beyond the limits above.
+// of 16-bit elements, whatever they mean. cudaErrorNotSupported where they cannot be cut.
 cudaError_t LaunchPatches(const PatchShape& shape, const void* x, void* patches,
                           cudaStream_t stream);
 

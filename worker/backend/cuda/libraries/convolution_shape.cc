@@ -139,7 +139,7 @@ std::optional<PatchProduct> PatchProductOf(const ConvolutionShape& shape) {
                                    .output_height = static_cast<int>(shape.output_height()),
                                    .output_width = static_cast<int>(shape.output_width()),
                                    .columns = static_cast<int>(columns)}};
-  if (shape.window_height * made.patches.pitch() > kMostPatchElements) return std::nullopt;
+  if (!CanCutPatches(made.patches)) return std::nullopt;
   const int64_t bytes = made.rows() * columns * static_cast<int64_t>(graph::ByteSize(shape.type));
   made.parts = PartsFrom((bytes + kPatchBytes - 1) / kPatchBytes, shape.samples);
   if (made.parts == 0) return std::nullopt;
