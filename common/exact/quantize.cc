@@ -112,34 +112,4 @@ void Dequantize(std::span<const int32_t> q, int unit_exponent, float* out) {
   Dequantize(BestKernels(), q, unit_exponent, out);
 }
 
-namespace {
-
-// 2^exponent, a normal double: a product with it is what ldexp gives where neither is subnormal.
-double PowerOfTwo(int exponent) {
-  return std::bit_cast<double>(static_cast<uint64_t>(1023 + exponent) << 52);
-}
-
-}  // namespace
-
-int FractionBits(uint32_t shards) { return std::min(52, 62 - CeilLog2(shards)); }
-
-QuantizedScalar QuantizeScalar(double value, uint32_t shards) {
-  if (!std::isfinite(value)) return {0, 0, FlagKind::kNotFinite};
-  const double whole = std::floor(value);
-  const auto limit = static_cast<double>(int64_t{1} << (62 - CeilLog2(shards)));
-  if (std::fabs(whole) >= limit) return {0, 0, FlagKind::kTooLarge};
-  // Everything here is exact but for the rounding that is asked for: the scalings by a power of
-  // two, and a difference of integers that is at most 2^52.
-  const double units = PowerOfTwo(FractionBits(shards));
-  const double fraction = std::nearbyint(value * units) - whole * units;
-  return {static_cast<int64_t>(whole), static_cast<int64_t>(fraction), FlagKind::kNone};
-}
-
-double DequantizeScalar(int64_t whole, int64_t fraction, uint32_t shards) {
-  const int bits = FractionBits(shards);
-  const int64_t carried = WrappingAdd(whole, fraction >> bits);
-  const int64_t rest = fraction & ((int64_t{1} << bits) - 1);
-  return static_cast<double>(carried) + static_cast<double>(rest) * PowerOfTwo(-bits);
-}
-
 }  // namespace ringmaster::exact

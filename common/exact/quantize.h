@@ -3,6 +3,9 @@
 // at run time.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -50,8 +53,8 @@ void Dequantize(std::span<const int32_t> q, int unit_exponent, float* out);
 }
 
 // A real value of the record as two integers, so that neither large values nor tiny ones meet a
-// limit: whole = floor(value), and fraction, the rest in units of 2^-FractionBits, 0 to
-// 2^FractionBits; together value rounded half to even to that unit. `kind` says why both are 0
+// limit: whole = floor(value), and fraction, the rest in units of 2^-fraction_bits(), 0 to
+// 2^fraction_bits(); together value rounded half to even to that unit. `kind` says why both are 0
 // instead: not finite, or |whole| >= 2^(62 - ceil(log2 shards)). Neither wraps in the sum over all
 // shards.
 struct QuantizedScalar {
@@ -59,10 +62,47 @@ struct QuantizedScalar {
   int64_t fraction = 0;
   FlagKind kind = FlagKind::kNone;
 };
-[[nodiscard]] QuantizedScalar QuantizeScalar(double value, uint32_t shards);
-// min(52, 62 - ceil(log2 shards)).
-[[nodiscard]] int FractionBits(uint32_t shards);
-// Of sums over shards: whole units are carried from the fraction, then one float64 addition.
-[[nodiscard]] double DequantizeScalar(int64_t whole, int64_t fraction, uint32_t shards);
+
+// How those are made in a job of some shards, tens of thousands a step where a net has many norms.
+// A value; thread-safe.
+class ScalarCode {
+ public:
+  explicit ScalarCode(uint32_t shards)
+      : log2_shards_(static_cast<int>(std::bit_width(shards - 1))),
+        fraction_bits_(std::min(52, 62 - log2_shards_)),
+        limit_(PowerOfTwo(62 - log2_shards_)),
+        units_(PowerOfTwo(fraction_bits_)),
+        unit_(PowerOfTwo(-fraction_bits_)) {}
+
+  // min(52, 62 - ceil(log2 shards)).
+  [[nodiscard]] int fraction_bits() const { return fraction_bits_; }
+
+  [[nodiscard]] QuantizedScalar Quantize(double value) const {
+    const double whole = std::floor(value);
+    if (!(std::fabs(whole) < limit_)) {
+      return {0, 0, std::isfinite(value) ? FlagKind::kTooLarge : FlagKind::kNotFinite};
+    }
+    // Everything here is exact but for the rounding that is asked for: the scalings by a power of
+    // two, and a difference of integers that is at most 2^52.
+    const double fraction = std::rint(value * units_) - whole * units_;
+    return {static_cast<int64_t>(whole), static_cast<int64_t>(fraction), FlagKind::kNone};
+  }
+
+  // Of sums over shards: whole units are carried from the fraction, then one float64 addition.
+  [[nodiscard]] double Dequantize(int64_t whole, int64_t fraction) const {
+    const int64_t carried = WrappingAdd(whole, fraction >> fraction_bits_);
+    const int64_t rest = fraction & ((int64_t{1} << fraction_bits_) - 1);
+    return static_cast<double>(carried) + static_cast<double>(rest) * unit_;
+  }
+
+ private:
+  // A normal double: a product with it is what ldexp gives.
+  static double PowerOfTwo(int exponent) {
+    return std::bit_cast<double>(static_cast<uint64_t>(1023 + exponent) << 52);
+  }
+
+  int log2_shards_, fraction_bits_;
+  double limit_, units_, unit_;
+};
 
 }  // namespace ringmaster::exact

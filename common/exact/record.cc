@@ -9,9 +9,6 @@
 namespace ringmaster::exact {
 namespace {
 
-constexpr size_t kSamples = 0;
-constexpr size_t kCounts = 1;
-
 size_t RoundUpToBlocks(size_t integers) {
   return (integers + kBlockElements - 1) / kBlockElements * kBlockElements;
 }
@@ -26,7 +23,7 @@ QuantizedScalar QuantizeCount(double count, uint32_t shards) {
 
 }  // namespace
 
-Record::Record(RecordShape shape) : shape_(std::move(shape)) {
+Record::Record(RecordShape shape) : shape_(std::move(shape)), code_(shape_.shards) {
   RING_CHECK(shape_.shards >= 1, "a job has at least one shard");
   size_t counts = 0;
   for (const bool is_count : shape_.counts) {
@@ -66,7 +63,7 @@ void Record::AddShard(uint32_t shard, uint64_t samples, std::span<const double> 
     add(at, keep_first(QuantizeCount(count, shape_.shards)).whole);
   };
   const auto add_real = [&](size_t i, double value) {
-    const QuantizedScalar scalar = keep_first(QuantizeScalar(value, shape_.shards));
+    const QuantizedScalar scalar = keep_first(code_.Quantize(value));
     add(whole(i), scalar.whole);
     add(fraction(i), scalar.fraction);
   };
@@ -88,8 +85,6 @@ void Record::AddShard(uint32_t shard, uint64_t samples, std::span<const double> 
 
 void Record::Clear() { std::fill(integers_.begin(), integers_.end(), 0); }
 
-uint64_t Record::samples() const { return static_cast<uint64_t>(integers_[kSamples]); }
-
 std::vector<double> Record::scalars() const {
   std::vector<double> sums;
   for (size_t i = 0; i < places_.size(); ++i) {
@@ -99,20 +94,6 @@ std::vector<double> Record::scalars() const {
   }
   return sums;
 }
-
-double Record::mean(size_t i) const { return PerSample(real_scalars_ + i); }
-
-double Record::variance(size_t i) const { return PerSample(real_scalars_ + shape_.statistics + i); }
-
-double Record::Real(size_t i) const {
-  return DequantizeScalar(integers_[whole(i)], integers_[fraction(i)], shape_.shards);
-}
-
-double Record::PerSample(size_t i) const {
-  return samples() == 0 ? 0.0 : Real(i) / static_cast<double>(samples());
-}
-
-size_t Record::whole(size_t i) const { return kCounts + counts() + i; }
 
 Record::Flagged Record::first_flag() const {
   for (uint32_t shard = 0; shard < shape_.shards; ++shard) {

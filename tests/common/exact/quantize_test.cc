@@ -298,6 +298,16 @@ TEST_CASE("Flag: a code that nobody encodes is still a flag") {
   }
 }
 
+QuantizedScalar QuantizeScalar(double value, uint32_t shards) {
+  return ScalarCode(shards).Quantize(value);
+}
+
+double DequantizeScalar(int64_t whole, int64_t fraction, uint32_t shards) {
+  return ScalarCode(shards).Dequantize(whole, fraction);
+}
+
+int FractionBits(uint32_t shards) { return ScalarCode(shards).fraction_bits(); }
+
 bool IsSplit(const QuantizedScalar& scalar, int64_t whole, int64_t fraction) {
   return scalar.kind == FlagKind::kNone && scalar.whole == whole && scalar.fraction == fraction;
 }
