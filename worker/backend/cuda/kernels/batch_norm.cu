@@ -115,11 +115,13 @@ __global__ void __launch_bounds__(kFinishChannels* kFinishLanes)
   const float* const squares = means + tiles.channels;
   const int64_t stride = 2 * tiles.channels;
   double sum = 0;
+#pragma unroll kFinishBatch
   for (int64_t piece = threadIdx.y; piece < pieces_here; piece += kFinishLanes) {
     sum += static_cast<double>(tiles.rows_of(piece)) * static_cast<double>(means[piece * stride]);
   }
   const double whole = SumFinishLanes(sum) / static_cast<double>(tiles.rows);
   double deviations = 0;
+#pragma unroll kFinishBatch
   for (int64_t piece = threadIdx.y; piece < pieces_here; piece += kFinishLanes) {
     const double difference = static_cast<double>(means[piece * stride]) - whole;
     deviations += static_cast<double>(squares[piece * stride]) +

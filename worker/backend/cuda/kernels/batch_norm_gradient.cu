@@ -154,6 +154,7 @@ __global__ void __launch_bounds__(kFinishChannels* kFinishLanes)
   const bool inside = channel < tiles.channels;
   const int64_t pieces = inside ? tiles.pieces : 0;
   double my_sum = 0, my_product = 0;
+#pragma unroll kFinishBatch
   for (int64_t piece = threadIdx.y; piece < pieces; piece += kFinishLanes) {
     const float* const at = g.pieces + 2 * piece * tiles.channels + channel;
     my_sum += static_cast<double>(at[0]);
