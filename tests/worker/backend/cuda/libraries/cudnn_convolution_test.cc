@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 
+#include "tests/worker/backend/cuda/libraries/absent_h200.h"
 #include "tests/worker/backend/model_program.h"
 #include "worker/backend/cuda/libraries/choose_convolution.h"
 
@@ -13,28 +14,8 @@ namespace {
 
 using graph::Activation;
 using graph::DType;
-
-constexpr const char* kDevice = "NVIDIA H200";
-
-// As cuDNN prints those of a handle (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
-constexpr std::string_view kH200 = R"({
-  "deviceVer": 900, "multiProcessorCount": 132, "warpSize": 32,
-  "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
-  "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
-  "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "regsPerBlock": 65536,
-  "totalGlobalMem": 150754820096, "smClockRateKHz": 1980000, "l2CacheSize": 62914560,
-  "maxBlockSize": [1024, 1024, 64], "memClockRateKHz": 3201000,
-  "maxGridSize": [2147483647, 65535, 65535], "supportCoopLaunch": 1, "pciDeviceId": 0,
-  "isTccDriver": 0, "cudaDeviceId": 0, "driverVer": 13000, "deviceName": "NVIDIA H200"})";
-
-CudnnDescriptor H200() {
-  auto made = CudnnBuilder(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR)
-                  .SetAll(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                          std::span<const char>(kH200.data(), kH200.size()))
-                  .Finalize("properties of an H200");
-  REQUIRE(Message(made.status()) == "");
-  return *std::move(made);
-}
+using testing::AbsentH200;
+using testing::kH200;
 
 // Of the models, each once.
 std::map<std::string, ConvolutionShape> ZooShapes() {
@@ -59,18 +40,18 @@ ConvolutionShape Odd(ConvolutionPass pass, DType type) {
 }  // namespace
 
 TEST_CASE("cuDNN convolution: every one of the zoo has an engine, without a row of the table") {
-  const CudnnDescriptor properties = H200();
+  const CudnnDescriptor properties = AbsentH200();
   const CudnnTarget target = {.properties = &properties};
   for (const auto& [name, shape] : ZooShapes()) {
     INFO(name);
-    const auto chosen = ChooseConvolution(target, kDevice, shape, PlanTable());
+    const auto chosen = ChooseConvolution(target, kH200, shape, PlanTable());
     REQUIRE(Message(chosen.status()) == "");
     CHECK(chosen->plan.workspace_bytes() <= kConvolutionWorkspaceCap);
   }
 }
 
 TEST_CASE("cuDNN convolution: uneven strides, pads and channels have an engine in every type") {
-  const CudnnDescriptor properties = H200();
+  const CudnnDescriptor properties = AbsentH200();
   const CudnnTarget target = {.properties = &properties};
   for (const auto pass : {ConvolutionPass::kForward, ConvolutionPass::kInputGradient,
                           ConvolutionPass::kWeightGradient}) {
@@ -79,13 +60,13 @@ TEST_CASE("cuDNN convolution: uneven strides, pads and channels have an engine i
       shape.bias = pass == ConvolutionPass::kForward;
       if (pass == ConvolutionPass::kWeightGradient) shape.result = DType::kFloat32;
       INFO(Name(pass) << " " << Key(shape));
-      CHECK(Message(ChooseConvolution(target, kDevice, shape, PlanTable()).status()) == "");
+      CHECK(Message(ChooseConvolution(target, kH200, shape, PlanTable()).status()) == "");
     }
   }
 }
 
 TEST_CASE("cuDNN convolution: groups and dilations have an engine in every type") {
-  const CudnnDescriptor properties = H200();
+  const CudnnDescriptor properties = AbsentH200();
   const CudnnTarget target = {.properties = &properties};
   struct Grouped {
     int64_t channels, filters, groups, window, stride, dilation;
@@ -113,14 +94,14 @@ TEST_CASE("cuDNN convolution: groups and dilations have an engine in every type"
         shape.bias = pass == ConvolutionPass::kForward;
         if (pass == ConvolutionPass::kWeightGradient) shape.result = DType::kFloat32;
         INFO(Name(pass) << " " << Key(shape));
-        CHECK(Message(ChooseConvolution(target, kDevice, shape, PlanTable()).status()) == "");
+        CHECK(Message(ChooseConvolution(target, kH200, shape, PlanTable()).status()) == "");
       }
     }
   }
 }
 
 TEST_CASE("cuDNN convolution: float32 is offered nothing less than float32") {
-  const CudnnDescriptor properties = H200();
+  const CudnnDescriptor properties = AbsentH200();
   const auto graph = ConvolutionGraph::Create({.properties = &properties},
                                               Odd(ConvolutionPass::kForward, DType::kFloat32));
   REQUIRE(Message(graph.status()) == "");
@@ -134,7 +115,7 @@ TEST_CASE("cuDNN convolution: float32 is offered nothing less than float32") {
 }
 
 TEST_CASE("cuDNN convolution: an engine written down makes the plan of the candidate it was") {
-  const CudnnDescriptor properties = H200();
+  const CudnnDescriptor properties = AbsentH200();
   const CudnnTarget target = {.properties = &properties};
   const ConvolutionShape shape =
       ConvolutionShape::Of(ConvolutionPass::kForward, {1, 1, 1, 1, 1, 1}, {64, 16, 16, 96},
@@ -160,11 +141,11 @@ TEST_CASE("cuDNN convolution: an engine written down makes the plan of the candi
 }
 
 TEST_CASE("cuDNN convolution: the table's row is followed, and one that cannot be is an error") {
-  const CudnnDescriptor properties = H200();
+  const CudnnDescriptor properties = AbsentH200();
   const CudnnTarget target = {.properties = &properties};
   const ConvolutionShape shape =
       Apply(Odd(ConvolutionPass::kForward, DType::kBFloat16), ConvolutionVariant{});
-  const auto first = ChooseConvolution(target, kDevice, shape, PlanTable());
+  const auto first = ChooseConvolution(target, kH200, shape, PlanTable());
   REQUIRE(Message(first.status()) == "");
 
   const ConvolutionVariant padded = {.padded = true};
@@ -176,13 +157,13 @@ TEST_CASE("cuDNN convolution: the table's row is followed, and one that cannot b
   const ConvolutionChoice row = {padded, candidates->back().choice};
   REQUIRE(!(row == first->choice));
   PlanTable table;
-  table.Put(ConvolutionKey(kDevice, shape), row);
-  const auto chosen = ChooseConvolution(target, kDevice, shape, table);
+  table.Put(ConvolutionKey(kH200, shape), row);
+  const auto chosen = ChooseConvolution(target, kH200, shape, table);
   REQUIRE(Message(chosen.status()) == "");
   CHECK(chosen->choice == row);
 
-  table.Put(ConvolutionKey(kDevice, shape), ConvolutionChoice{padded, {9999, {}}});
-  const auto wrong = ChooseConvolution(target, kDevice, shape, table);
+  table.Put(ConvolutionKey(kH200, shape), ConvolutionChoice{padded, {9999, {}}});
+  const auto wrong = ChooseConvolution(target, kH200, shape, table);
   CHECK(absl::IsFailedPrecondition(wrong.status()));
   CHECK(Message(wrong.status()).find("engine 9999") != std::string::npos);
   CHECK(Message(wrong.status()).find("ringctl tune") != std::string::npos);
