@@ -211,10 +211,11 @@ StatusOr<std::vector<CudnnDescriptor>> Operations(const ConvolutionShape& shape)
 
 }  // namespace
 
-Status ConvolutionPlan::Attach(std::span<const ConvolutionOperands> parts) {
+StatusOr<std::vector<CudnnDescriptor>> ConvolutionPlan::Packs(
+    std::span<const ConvolutionOperands> parts) const {
   const std::array<int64_t, 4> uids = {kX, kW, kY, kBias};
   const size_t used = bias_ ? 4 : 3;
-  operands_.clear();
+  std::vector<CudnnDescriptor> packs;
   for (const ConvolutionOperands& part : parts) {
     const std::array<void*, 4> addresses = {part.x, part.w, part.y, part.bias};
     auto pack = CudnnBuilder(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
@@ -222,14 +223,16 @@ Status ConvolutionPlan::Attach(std::span<const ConvolutionOperands> parts) {
                     .SetAll(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, View(addresses).first(used))
                     .Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, part.workspace)
                     .Finalize(what_ + ": operands");
-    RING_ASSIGN_OR_RETURN(operands_.emplace_back(), std::move(pack));
+    RING_ASSIGN_OR_RETURN(packs.emplace_back(), std::move(pack));
   }
-  return absl::OkStatus();
+  return packs;
 }
 
-Status ConvolutionPlan::Launch(cudnnHandle_t handle, cudaStream_t stream) const {
+Status ConvolutionPlan::Launch(cudnnHandle_t handle, std::span<const CudnnDescriptor> packs,
+                               cudaStream_t stream) const {
   RING_RETURN_IF_ERROR(FromCudnn(cudnnSetStream(handle, stream), what_));
-  for (const CudnnDescriptor& part : operands_) {
+  const MutexLock lock(*executing_);
+  for (const CudnnDescriptor& part : packs) {
     RING_RETURN_IF_ERROR(FromCudnn(cudnnBackendExecute(handle, plan_.raw(), part.raw()), what_));
   }
   return absl::OkStatus();

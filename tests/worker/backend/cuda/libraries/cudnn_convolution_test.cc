@@ -63,7 +63,7 @@ TEST_CASE("cuDNN convolution: every one of the zoo has an engine, without a row 
   const CudnnTarget target = {.properties = &properties};
   for (const auto& [name, shape] : ZooShapes()) {
     INFO(name);
-    const auto chosen = ChooseConvolution(target, kDevice, shape, PlanTable());
+    const auto chosen = ChooseConvolution(target, kDevice, {shape, std::nullopt});
     REQUIRE(Message(chosen.status()) == "");
     CHECK(chosen->plan.workspace_bytes() <= kConvolutionWorkspaceCap);
   }
@@ -79,7 +79,7 @@ TEST_CASE("cuDNN convolution: uneven strides, pads and channels have an engine i
       shape.bias = pass == ConvolutionPass::kForward;
       if (pass == ConvolutionPass::kWeightGradient) shape.result = DType::kFloat32;
       INFO(Name(pass) << " " << Key(shape));
-      CHECK(Message(ChooseConvolution(target, kDevice, shape, PlanTable()).status()) == "");
+      CHECK(Message(ChooseConvolution(target, kDevice, {shape, std::nullopt}).status()) == "");
     }
   }
 }
@@ -113,7 +113,7 @@ TEST_CASE("cuDNN convolution: groups and dilations have an engine in every type"
         shape.bias = pass == ConvolutionPass::kForward;
         if (pass == ConvolutionPass::kWeightGradient) shape.result = DType::kFloat32;
         INFO(Name(pass) << " " << Key(shape));
-        CHECK(Message(ChooseConvolution(target, kDevice, shape, PlanTable()).status()) == "");
+        CHECK(Message(ChooseConvolution(target, kDevice, {shape, std::nullopt}).status()) == "");
       }
     }
   }
@@ -164,7 +164,7 @@ TEST_CASE("cuDNN convolution: the table's row is followed, and one that cannot b
   const CudnnTarget target = {.properties = &properties};
   const ConvolutionShape shape =
       Apply(Odd(ConvolutionPass::kForward, DType::kBFloat16), ConvolutionVariant{});
-  const auto first = ChooseConvolution(target, kDevice, shape, PlanTable());
+  const auto first = ChooseConvolution(target, kDevice, {shape, std::nullopt});
   REQUIRE(Message(first.status()) == "");
 
   const ConvolutionVariant padded = {.padded = true};
@@ -175,14 +175,12 @@ TEST_CASE("cuDNN convolution: the table's row is followed, and one that cannot b
   REQUIRE(candidates->size() > 1);
   const ConvolutionChoice row = {padded, candidates->back().choice};
   REQUIRE(!(row == first->choice));
-  PlanTable table;
-  table.Put(ConvolutionKey(kDevice, shape), row);
-  const auto chosen = ChooseConvolution(target, kDevice, shape, table);
+  const auto chosen = ChooseConvolution(target, kDevice, {shape, row});
   REQUIRE(Message(chosen.status()) == "");
   CHECK(chosen->choice == row);
 
-  table.Put(ConvolutionKey(kDevice, shape), ConvolutionChoice{padded, {9999, {}}});
-  const auto wrong = ChooseConvolution(target, kDevice, shape, table);
+  const auto wrong =
+      ChooseConvolution(target, kDevice, {shape, ConvolutionChoice{padded, {9999, {}}}});
   CHECK(absl::IsFailedPrecondition(wrong.status()));
   CHECK(Message(wrong.status()).find("engine 9999") != std::string::npos);
   CHECK(Message(wrong.status()).find("ringctl tune") != std::string::npos);
