@@ -24,6 +24,7 @@ Status MakePlans(const graph::Program& program, const Device& device) {
     if (request) requests.push_back(*std::move(request));
   }
   PlansFor(device.facts()).Prepare(requests);
+  KeepNewPlans();
   return absl::OkStatus();
 }
 

@@ -64,6 +64,25 @@ std::optional<PlanRequest> PlanRequestOf(const graph::Graph& graph, const graph:
   return request;
 }
 
+std::string Key(const PlanRequest& request) {
+  const bool first = request.shape.pass == ConvolutionPass::kWeightGradient;
+  std::string key =
+      fmt::format("{} {} {}", first ? 0 : 1, Name(request.shape.pass), Key(request.shape));
+  if (request.row) key += " as " + ToString(PlanChoice(*request.row));
+  return key;
+}
+
+StatusOr<ChosenConvolution> RestoreConvolution(const CudnnTarget& target,
+                                               const PlanRequest& request,
+                                               const ConvolutionChoice& choice,
+                                               const std::string& written) {
+  ChosenConvolution made = {choice, {}};
+  RING_ASSIGN_OR_RETURN(made.plan,
+                        ConvolutionPlan::Restore(target, Apply(request.shape, choice.variant),
+                                                 choice.engine, written));
+  return made;
+}
+
 StatusOr<ChosenConvolution> ChooseConvolution(const CudnnTarget& target, const std::string& device,
                                               const PlanRequest& request) {
   const ConvolutionShape& shape = request.shape;

@@ -17,6 +17,9 @@ struct PlanRequest {
   std::optional<ConvolutionChoice> row;  // the kernel table's
 };
 
+// Tells requests apart. In its order gradients of weights come first, for their plans take longest.
+[[nodiscard]] std::string Key(const PlanRequest& request);
+
 struct ChosenConvolution {
   ConvolutionChoice choice;
   ConvolutionPlan plan;
@@ -37,6 +40,12 @@ struct ChosenConvolution {
 [[nodiscard]] StatusOr<ChosenConvolution> ChooseConvolution(const CudnnTarget& target,
                                                             const std::string& device,
                                                             const PlanRequest& request);
+
+// The same from what ConvolutionPlan::Written said: without a search, and without compiling.
+[[nodiscard]] StatusOr<ChosenConvolution> RestoreConvolution(const CudnnTarget& target,
+                                                             const PlanRequest& request,
+                                                             const ConvolutionChoice& choice,
+                                                             const std::string& written);
 
 // `cudnn 91900`.
 [[nodiscard]] std::string CudnnVersion();

@@ -32,6 +32,14 @@ class ConvolutionPlan {
  public:
   // What cuDNN's engine wants, exactly.
   [[nodiscard]] size_t workspace_bytes() const { return workspace_bytes_; }
+  // As cuDNN writes it down, with what it compiled: for Restore, of the same version of cuDNN on
+  // the same model of GPU.
+  [[nodiscard]] StatusOr<std::string> Written() const;
+  // `engine`: what it was made of.
+  [[nodiscard]] static StatusOr<ConvolutionPlan> Restore(const CudnnTarget& target,
+                                                         const ConvolutionShape& shape,
+                                                         const EngineChoice& engine,
+                                                         const std::string& written);
   // What Launch takes, for each part that it computes.
   [[nodiscard]] StatusOr<std::vector<CudnnDescriptor>> Packs(
       std::span<const ConvolutionOperands> parts) const;
@@ -41,6 +49,10 @@ class ConvolutionPlan {
 
  private:
   friend class ConvolutionGraph;
+  [[nodiscard]] static StatusOr<ConvolutionPlan> Finalize(CudnnBuilder builder,
+                                                          const CudnnTarget& target,
+                                                          const ConvolutionShape& shape,
+                                                          const EngineChoice& engine);
   std::string what_;
   bool bias_ = false;
   size_t workspace_bytes_ = 0;

@@ -3,12 +3,16 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/mutex.h"
 #include "worker/backend/cuda/device/runtime.h"
+#include "worker/backend/cuda/libraries/plan_store.h"
 
 namespace ringmaster::cuda {
 namespace {
@@ -54,15 +58,58 @@ Handles& HandlesFor(int gpu) {
   return handles->of[gpu];
 }
 
-}  // namespace
-
-StatusOr<ChosenConvolution> MakePlan(const DeviceFacts& facts, const PlanRequest& request) {
+// With a handle of the GPU, which becomes current.
+StatusOr<ChosenConvolution> WithHandle(
+    const DeviceFacts& facts,
+    const std::function<StatusOr<ChosenConvolution>(const CudnnTarget&)>& make) {
   RING_RETURN_IF_ERROR(FromCuda(cudaSetDevice(facts.index), "GPU for plans"));
   Handles& handles = HandlesFor(facts.index);
   RING_ASSIGN_OR_RETURN(const cudnnHandle_t handle, handles.Take());
-  auto chosen = ChooseConvolution({.handle = handle}, facts.name, request);
+  auto chosen = make({.handle = handle});
   handles.Return(handle);
   return chosen;
+}
+
+// Of this process; set before there are threads that read it.
+std::unique_ptr<PlanStore>& Kept() {
+  static auto* const store = new std::unique_ptr<PlanStore>;
+  return *store;
+}
+
+StatusOr<ChosenConvolution> RestoreOrMake(const DeviceFacts& facts, const PlanRequest& request) {
+  PlanStore* const kept = Kept().get();
+  if (kept == nullptr) return MakePlan(facts, request);
+  const std::string key = Key(request);
+  if (const auto found = kept->Find(key)) {
+    auto restored = WithHandle(facts, [&](const CudnnTarget& target) {
+      return RestoreConvolution(target, request, found->choice, found->written);
+    });
+    if (restored.ok()) return restored;
+    spdlog::warn("a plan that was kept is made anew: {}", Message(restored.status()));
+  }
+  auto chosen = MakePlan(facts, request);
+  if (!chosen.ok()) return chosen;
+  auto written = chosen->plan.Written();
+  if (written.ok()) kept->Put(key, {chosen->choice, *std::move(written)});
+  return chosen;
+}
+
+}  // namespace
+
+StatusOr<ChosenConvolution> MakePlan(const DeviceFacts& facts, const PlanRequest& request) {
+  return WithHandle(facts, [&](const CudnnTarget& target) {
+    return ChooseConvolution(target, facts.name, request);
+  });
+}
+
+void KeepPlansIn(const std::string& path, const std::string& identity) {
+  Kept() = PlanStore::Open(path, identity);
+}
+
+void KeepNewPlans() {
+  if (Kept() == nullptr) return;
+  const Status saved = Kept()->Save();
+  if (!saved.ok()) spdlog::warn("plans are not kept: {}", Message(saved));
 }
 
 size_t PlanningThreads() {
@@ -75,7 +122,7 @@ PlanCache& PlansFor(const DeviceFacts& facts) {
   std::unique_ptr<PlanCache>& cache = caches->of[facts.index];
   if (cache == nullptr) {
     cache = std::make_unique<PlanCache>(PlanCache::Options{
-        .make = [facts](const PlanRequest& request) { return MakePlan(facts, request); },
+        .make = [facts](const PlanRequest& request) { return RestoreOrMake(facts, request); },
         .threads = PlanningThreads(),
         .progress = [](size_t made,
                        size_t of) { spdlog::info("plans: {} of {} convolutions", made, of); },

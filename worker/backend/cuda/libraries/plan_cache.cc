@@ -16,17 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Gradients of weights come first, for their kernels take longest to compile.
-std::string CacheKey(const PlanRequest& request) {
-  const bool last = request.shape.pass != ConvolutionPass::kWeightGradient;
-  std::string key =
-      fmt::format("{} {} {}", last ? 1 : 0, Name(request.shape.pass), Key(request.shape));
-  if (request.row) {
-    key += " as " + Describe(request.row->variant) + " " + ToString(request.row->engine);
-  }
-  return key;
-}
-
 // Tells how far many threads have come, and not too often.
 class Counter {
  public:
@@ -55,7 +44,7 @@ PlanCache::Missing PlanCache::MissingOf(std::span<const PlanRequest> requests) {
   Missing missing;
   const MutexLock lock(mu_);
   for (const PlanRequest& request : requests) {
-    std::string key = CacheKey(request);
+    std::string key = cuda::Key(request);
     if (!plans_.contains(key)) missing.emplace(std::move(key), &request);
   }
   return missing;
@@ -93,7 +82,7 @@ void PlanCache::Prepare(std::span<const PlanRequest> requests) {
 }
 
 StatusOr<PlanCache::Plan> PlanCache::Get(const PlanRequest& request) {
-  const std::string key = CacheKey(request);
+  const std::string key = cuda::Key(request);
   const auto find = [&]() -> const StatusOr<Plan>* {
     const MutexLock lock(mu_);
     const auto found = plans_.find(key);

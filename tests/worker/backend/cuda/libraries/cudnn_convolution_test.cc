@@ -4,9 +4,11 @@
 
 #include <catch2/catch.hpp>
 #include <map>
+#include <vector>
 
 #include "tests/worker/backend/model_program.h"
 #include "worker/backend/cuda/libraries/choose_convolution.h"
+#include "worker/backend/cuda/libraries/plan_cache.h"
 
 namespace ringmaster::cuda {
 namespace {
@@ -157,6 +159,49 @@ TEST_CASE("cuDNN convolution: an engine written down makes the plan of the candi
     if (!parsed->knobs.empty()) ++with_knobs;
   }
   CHECK(with_knobs > 20);
+}
+
+TEST_CASE("cuDNN convolution: a plan that is written down is restored without its engine's name") {
+  const CudnnDescriptor properties = H200();
+  const CudnnTarget target = {.properties = &properties};
+  for (const auto pass : {ConvolutionPass::kForward, ConvolutionPass::kInputGradient,
+                          ConvolutionPass::kWeightGradient}) {
+    const PlanRequest request = {Odd(pass, DType::kBFloat16), std::nullopt};
+    INFO(Key(request));
+    const auto chosen = ChooseConvolution(target, kDevice, request);
+    REQUIRE(Message(chosen.status()) == "");
+    const auto written = chosen->plan.Written();
+    REQUIRE(Message(written.status()) == "");
+    const auto restored = RestoreConvolution(target, request, chosen->choice, *written);
+    REQUIRE(Message(restored.status()) == "");
+    CHECK(restored->choice == chosen->choice);
+    CHECK(restored->plan.workspace_bytes() == chosen->plan.workspace_bytes());
+    CHECK(restored->plan.Written().value() == *written);
+    CHECK_FALSE(RestoreConvolution(target, request, chosen->choice, "{}").ok());
+  }
+}
+
+TEST_CASE("cuDNN convolution: made side by side the plans are those made one by one") {
+  const CudnnDescriptor properties = H200();
+  const CudnnTarget target = {.properties = &properties};
+  std::vector<PlanRequest> requests;
+  for (const auto& [name, shape] : ZooShapes()) {
+    if (shape.type == DType::kBFloat16) requests.push_back({shape, std::nullopt});
+  }
+  PlanCache cache(
+      {.make =
+           [&](const PlanRequest& request) { return ChooseConvolution(target, kDevice, request); },
+       .threads = 4});
+  cache.Prepare(requests);
+  for (const PlanRequest& request : requests) {
+    INFO(Key(request));
+    const auto cached = cache.Get(request);
+    REQUIRE(Message(cached.status()) == "");
+    const auto alone = ChooseConvolution(target, kDevice, request);
+    REQUIRE(Message(alone.status()) == "");
+    CHECK((*cached)->choice == alone->choice);
+    CHECK((*cached)->plan.workspace_bytes() == alone->plan.workspace_bytes());
+  }
 }
 
 TEST_CASE("cuDNN convolution: the table's row is followed, and one that cannot be is an error") {
