@@ -194,6 +194,8 @@ class Tuning {
                 .untuned = question.untuned,
                 .time_is_up = [until] { return Clock::now() >= until; }},
                TrialsOf(question, choices));
+    // After an error that stays nothing can be run any more: it is not the candidates' fault.
+    RING_RETURN_IF_ERROR(FromCuda(cudaDeviceSynchronize(), "GPU after " + question.key.shape));
     tuned.tried = static_cast<int>(found.tried);
     if (!found.winner) return tuned;
     tuned.row = true;
@@ -207,6 +209,7 @@ class Tuning {
     Trials trials;
     trials.glance = [this, &question, &choices](size_t i) -> StatusOr<double> {
       if (question.plan && i >= planned_) PlanSome(*question.plan, choices);
+      (void)cudaGetLastError();  // of a launch of the candidate before it
       PlanTable plans;
       plans.Put(question.key, choices[i]);
       BindContext context = ContextOf(*question.node, plans);
