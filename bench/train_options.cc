@@ -66,6 +66,9 @@ void AddRunOptions(CLI::App* app, TrainOptions* options) {
 }
 
 void AddTableOptions(CLI::App* app, TrainOptions* options) {
+  app->add_option("--keep", options->keep,
+                  "folder in which the device's library keeps what it found out for the next run, "
+                  "as a worker does in its --state-dir");
   CLI::Option* const table = app->add_option(
       "--kernel-table", options->kernel_table,
       "what ringctl tune or --tune wrote; default: RINGMASTER_KERNEL_TABLE, or the installed one");

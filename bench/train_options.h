@@ -34,6 +34,7 @@ struct TrainOptions {
   std::string kernel_table;  // empty: the installed one
   bool tune = false;         // first add the rows that it lacks
   double tune_seconds = 0;   // at most so long a case
+  std::string keep;          // where plans are kept; empty: nowhere
 };
 
 // Every batch in one shard, float32 and mixed_bfloat16; the one of 4,096 in 8 shards as well.

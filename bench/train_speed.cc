@@ -13,6 +13,7 @@
 #include "bench/train_options.h"
 #include "bench/train_report.h"
 #include "bench/training_run.h"
+#include "common/files.h"
 #include "worker/backend/backend.h"
 
 namespace ringmaster::bench {
@@ -46,6 +47,10 @@ Status MeasureAll(const TrainOptions& options) {
     setenv("RINGMASTER_KERNEL_TABLE", options.kernel_table.c_str(), 1);
   }
   RING_ASSIGN_OR_RETURN(const auto backend, MakeBackend(options.device));
+  if (!options.keep.empty()) {
+    RING_RETURN_IF_ERROR(MakePrivateFolder(options.keep, IfThere::kKeep));
+    backend->KeepIn(options.keep);
+  }
   RING_ASSIGN_OR_RETURN(const auto images, SampleImages::Open(options));
   RING_RETURN_IF_ERROR(Prepare(options, *images, backend.get()));
   Status first = absl::OkStatus();

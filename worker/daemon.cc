@@ -103,6 +103,7 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
                         Spool::Open({SpoolFolder(flags), flags.log_spool_bytes}));
   RING_ASSIGN_OR_RETURN(const uint64_t term, TermStore::Load(flags.state_dir));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, OpenBackend(flags.device));
+  backend->KeepIn(flags.state_dir);
   if (flags.memory_per_core == 0) flags.memory_per_core = DefaultMemory(flags, *backend);
   CompleteInput(*backend, &flags);
   Services services = MakeServices(flags, security);

@@ -56,6 +56,7 @@ TEST_CASE("TrainOptions: a kernel table is read, or first tuned") {
   CHECK(tuned.kernel_table == "t.txt");
   CHECK(tuned.tune);
   CHECK(tuned.tune_seconds == 480);
+  CHECK(Parse({"--keep", "here"}).options.keep == "here");
   CHECK(Parse({"--tune", "t.txt", "--tune-seconds", "60"}).options.tune_seconds == 60);
   CHECK(Parse({"--tune", "t.txt", "--kernel-table", "u.txt"}).exit_code == 2);
   CHECK(Parse({"--tune-seconds", "60"}).exit_code == 2);

@@ -238,6 +238,9 @@ class Backend {
   // Whether programs may be bound with an augmenter: then the host has a quarter of the bytes to
   // hand over, and nothing to compute for them.
   [[nodiscard]] virtual bool augments() const { return false; }
+  // A folder of this process's own, before the first core: what takes long to find out and is the
+  // same every time may be kept there for the next process. It changes no bit.
+  virtual void KeepIn(const std::string& /*folder*/) {}
   // For programs that are bound with one: RESOURCE_EXHAUSTED with the slots' size when the device
   // has no room for them; nullptr where the kind copies nothing ahead.
   virtual StatusOr<std::unique_ptr<InputStage>> MakeInputStage(

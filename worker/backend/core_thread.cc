@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -23,6 +24,13 @@ Status PinThread(const CoreOptions& options) {
       "{}: cannot run on CPUs {}: {}; `nproc --all` and `taskset -p` tell what "
       "this process may use",
       options.name, fmt::join(options.cpus, ","), std::strerror(error));
+}
+
+void UnpinThread() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(getpid(), sizeof(set), &set) != 0) return;
+  (void)pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 }
 
 }  // namespace ringmaster

@@ -10,4 +10,7 @@ namespace ringmaster {
 // INVALID_ARGUMENT for a CPU that does not exist or that this process may not use.
 [[nodiscard]] Status PinThread(const CoreOptions& options);
 
+// Lets the calling thread, which a core's may have started, run wherever the main one may.
+void UnpinThread();
+
 }  // namespace ringmaster

@@ -1,8 +1,10 @@
 // conv2d and its gradients by cuDNN's graph API, on N,H,W,C and the canonical O,H,W,I of kernels;
 // depthwise ones by own kernels; as products by cuBLASLt where they are one, or where an image has
 // few channels.
+#include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "worker/backend/cuda/device/device.h"
 #include "worker/backend/cuda/device/runtime.h"
@@ -11,6 +13,8 @@
 #include "worker/backend/cuda/libraries/choose_convolution.h"
 #include "worker/backend/cuda/libraries/convolution_kernel.h"
 #include "worker/backend/cuda/libraries/cublas_matmul.h"
+#include "worker/backend/cuda/libraries/cudnn_planner.h"
+#include "worker/backend/cuda/libraries/plan_cache.h"
 
 namespace ringmaster::cuda {
 
@@ -20,20 +24,22 @@ namespace {
 
 class CudnnEngine final : public ConvolutionEngine {
  public:
-  CudnnEngine(cudnnHandle_t handle, ConvolutionPlan plan)
-      : handle_(handle), plan_(std::move(plan)) {}
+  CudnnEngine(cudnnHandle_t handle, std::shared_ptr<const ChosenConvolution> chosen)
+      : handle_(handle), chosen_(std::move(chosen)) {}
 
-  [[nodiscard]] size_t workspace_bytes() const override { return plan_.workspace_bytes(); }
+  [[nodiscard]] size_t workspace_bytes() const override { return chosen_->plan.workspace_bytes(); }
   [[nodiscard]] Status Attach(std::span<const ConvolutionOperands> parts) override {
-    return plan_.Attach(parts);
+    RING_ASSIGN_OR_RETURN(packs_, chosen_->plan.Packs(parts));
+    return absl::OkStatus();
   }
   [[nodiscard]] Status Launch(cudaStream_t stream) override {
-    return plan_.Launch(handle_, stream);
+    return chosen_->plan.Launch(handle_, packs_, stream);
   }
 
  private:
   const cudnnHandle_t handle_;
-  ConvolutionPlan plan_;
+  const std::shared_ptr<const ChosenConvolution> chosen_;
+  std::vector<CudnnDescriptor> packs_;
 };
 
 // y = patches w^T, or dw = dy^T patches, over parts of the samples in their order. Kernels and
@@ -141,16 +147,16 @@ StatusOr<std::unique_ptr<Kernel>> BindConvolution(const BindContext& context) {
     return MakePatchKernel(context, *shape, *product, bias_gradient);
   }
   RING_ASSIGN_OR_RETURN(const PlanTable* plans, PlanTableOrInstalled(context.plans));
-  const CudnnTarget target = {.handle = context.device.cudnn()};
-  const int64_t parts = PartsOf(*shape);
-  auto chosen =
-      ChooseConvolution(target, context.device.facts().name, PartOf(*shape, parts), *plans);
+  const DeviceFacts& facts = context.device.facts();
+  PlanCache& cache = context.cache != nullptr ? *context.cache : PlansFor(facts);
+  auto chosen = cache.Get(*PlanRequestOf(context.program.graph, node, facts.name, *plans));
   if (!chosen.ok()) return Annotate(chosen.status(), node.name);
+  const ConvolutionVariant variant = (*chosen)->choice.variant;
   return MakeConvolutionKernel(
       node.name, {.shape = *shape,
-                  .variant = chosen->choice.variant,
-                  .parts = parts,
-                  .engine = std::make_unique<CudnnEngine>(target.handle, std::move(chosen->plan)),
+                  .variant = variant,
+                  .parts = PartsOf(*shape),
+                  .engine = std::make_unique<CudnnEngine>(context.device.cudnn(), *chosen),
                   .bias_gradient = bias_gradient});
 }
 

@@ -6,6 +6,7 @@
 #include "worker/backend/cuda/cuda_core.h"
 #include "worker/backend/cuda/cuda_input_stage.h"
 #include "worker/backend/cuda/kernel.h"
+#include "worker/backend/cuda/libraries/cudnn_planner.h"
 #include "worker/backend/cuda/libraries/plan_table.h"
 #include "worker/backend/cuda/state/weights.h"
 #include "worker/backend/cuda/tune.h"
@@ -31,12 +32,13 @@ StatusOr<uint64_t> MeasureFree(const DeviceFacts& facts) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(Replay replay) {
+StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(Replay replay, std::string build) {
   RING_ASSIGN_OR_RETURN(std::vector<DeviceFacts> devices, FindDevices());
   const DeviceFacts first = devices.front();
   std::erase_if(devices, [&](const DeviceFacts& facts) { return !SameModel(facts, first); });
   RING_ASSIGN_OR_RETURN(const uint64_t free_bytes, MeasureFree(first));
-  return std::unique_ptr<CudaBackend>(new CudaBackend(std::move(devices), free_bytes, replay));
+  return std::unique_ptr<CudaBackend>(
+      new CudaBackend(std::move(devices), free_bytes, replay, std::move(build)));
 }
 
 v1::NumericsClass CudaBackend::numerics_class(uint32_t /*threads_per_core*/) const {
@@ -60,6 +62,18 @@ v1::DeviceProfile CudaBackend::device_profile() const {
   profile.set_reserved(devices_.front().memory_bytes - free_bytes_);
   profile.set_alignment(kAlignment);
   return profile;
+}
+
+// Whatever a choice depends on, and what cuDNN compiles for; of the kernel table a plan's key has
+// its row.
+void CudaBackend::KeepIn(const std::string& folder) {
+  const v1::NumericsClass numerics = numerics_class(1);
+  std::string identity =
+      fmt::format("build {}, {}, {}", build_, numerics.device_model(), numerics.instruction_set());
+  for (const auto& [library, version] : ComputeLibraries()) {
+    if (library != kKernelTable) identity += fmt::format(", {} {}", library, version);
+  }
+  KeepPlansIn(folder + "/plans", identity);
 }
 
 StatusOr<std::unique_ptr<InputStage>> CudaBackend::MakeInputStage(

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/backend/backend.h"
@@ -15,9 +17,10 @@ namespace ringmaster::cuda {
 class CudaBackend final : public Backend {
  public:
   // UNAVAILABLE, with what is missing, where no GPU can be used. GPUs of another model than the
-  // first are left alone: one worker has one numerics class.
-  [[nodiscard]] static StatusOr<std::unique_ptr<CudaBackend>> Create(
-      Replay replay = Replay::kGraph);
+  // first are left alone: one worker has one numerics class. `build`: which one this is, of what is
+  // kept for another process.
+  [[nodiscard]] static StatusOr<std::unique_ptr<CudaBackend>> Create(Replay replay = Replay::kGraph,
+                                                                     std::string build = "");
 
   // Host threads compute nothing that enters the result, so their number is 1 for everybody.
   [[nodiscard]] v1::NumericsClass numerics_class(uint32_t threads_per_core) const override;
@@ -27,6 +30,8 @@ class CudaBackend final : public Backend {
   [[nodiscard]] uint32_t devices() const override { return static_cast<uint32_t>(devices_.size()); }
   [[nodiscard]] std::vector<v1::DeviceFigures> figures() override { return gauges_.Read(); }
   [[nodiscard]] bool augments() const override { return true; }
+  // Keeps plans of convolutions.
+  void KeepIn(const std::string& folder) override;
   StatusOr<std::unique_ptr<InputStage>> MakeInputStage(const InputStageOptions& options) override;
   StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& training) override;
   StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) override;
@@ -34,12 +39,18 @@ class CudaBackend final : public Backend {
               const TuneReport& report) override;
 
  private:
-  CudaBackend(std::vector<DeviceFacts> devices, uint64_t free_bytes, Replay replay)
-      : devices_(std::move(devices)), free_bytes_(free_bytes), replay_(replay), gauges_(devices_) {}
+  CudaBackend(std::vector<DeviceFacts> devices, uint64_t free_bytes, Replay replay,
+              std::string build)
+      : devices_(std::move(devices)),
+        free_bytes_(free_bytes),
+        replay_(replay),
+        build_(std::move(build)),
+        gauges_(devices_) {}
 
   const std::vector<DeviceFacts> devices_;  // at least one, all of one model
   const uint64_t free_bytes_;               // of the first, beside what is reserved
   const Replay replay_;
+  const std::string build_;
   Gauges gauges_;  // has its own lock
 };
 

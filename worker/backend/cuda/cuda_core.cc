@@ -1,14 +1,32 @@
 #include "worker/backend/cuda/cuda_core.h"
 
 #include <utility>
+#include <vector>
 
 #include "worker/backend/core_thread.h"
 #include "worker/backend/cuda/kernel_table.h"
+#include "worker/backend/cuda/libraries/choose_convolution.h"
+#include "worker/backend/cuda/libraries/cudnn_planner.h"
+#include "worker/backend/cuda/libraries/plan_cache.h"
+#include "worker/backend/cuda/libraries/plan_table.h"
 #include "worker/backend/cuda/state/weights.h"
 #include "worker/backend/shard_io.h"
 
 namespace ringmaster::cuda {
 namespace {
+
+// Those of its convolutions, at once: one by one they are most of what binding takes.
+Status MakePlans(const graph::Program& program, const Device& device) {
+  RING_ASSIGN_OR_RETURN(const PlanTable* table, PlanTableOrInstalled(nullptr));
+  std::vector<PlanRequest> requests;
+  for (const graph::Node& node : program.graph.nodes()) {
+    auto request = PlanRequestOf(program.graph, node, device.facts().name, *table);
+    if (request) requests.push_back(*std::move(request));
+  }
+  PlansFor(device.facts()).Prepare(requests);
+  KeepNewPlans();
+  return absl::OkStatus();
+}
 
 // A kernel for each node, in order, after those that make the images.
 StatusOr<StepKernels> BindKernels(const graph::Program& program, const graph::Augmenter* augmenter,
@@ -26,6 +44,7 @@ StatusOr<StepKernels> BindKernels(const graph::Program& program, const graph::Au
     const graph::Use use = training ? graph::Use::kTraining : graph::Use::kEvaluation;
     RING_ASSIGN_OR_RETURN(kernels.augment, CudaAugment::Create(*augmenter, use));
   }
+  RING_RETURN_IF_ERROR(MakePlans(program, device));
   for (const graph::Node& node : program.graph.nodes()) {
     RING_ASSIGN_OR_RETURN(const BindFunction bind, FindKernel(node));
     auto kernel = bind({program, node, device});

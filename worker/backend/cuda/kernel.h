@@ -24,6 +24,7 @@
 namespace ringmaster::cuda {
 
 class Device;
+class PlanCache;
 class PlanTable;
 
 // Every buffer in device memory begins at a multiple of this.
@@ -70,6 +71,7 @@ struct BindContext {
   const graph::Node& node;
   const Device& device;
   const PlanTable* plans = nullptr;  // the kernel table to follow; nullptr: the installed one
+  PlanCache* cache = nullptr;        // where plans are; nullptr: those of the process
 
   const graph::Value& input(size_t i) const { return program.graph.value(node.inputs[i]); }
   const graph::Value& output(size_t i) const { return program.graph.value(node.outputs[i]); }

@@ -23,7 +23,7 @@ StatusOr<Replay> ReplayOfEnvironment() {
 
 StatusOr<std::unique_ptr<ringmaster::Backend>> Make() {
   RING_ASSIGN_OR_RETURN(const Replay replay, ReplayOfEnvironment());
-  return ringmaster::cuda::CudaBackend::Create(replay);
+  return ringmaster::cuda::CudaBackend::Create(replay, ringmaster::kCudaComputeId);
 }
 
 }  // namespace

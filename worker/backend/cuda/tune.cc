@@ -12,6 +12,8 @@
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/libraries/choose_convolution.h"
 #include "worker/backend/cuda/libraries/cublas_matmul.h"
+#include "worker/backend/cuda/libraries/cudnn_planner.h"
+#include "worker/backend/cuda/libraries/plan_cache.h"
 #include "worker/backend/cuda/node_run.h"
 #include "worker/backend/cuda/tune_search.h"
 
@@ -24,6 +26,7 @@ constexpr int kMostAlgorithms = 16;  // asked of cuBLASLt for a product
 struct Question {
   PlanKey key;
   const graph::Node* node = nullptr;  // the first of its nodes
+  std::optional<PlanRequest> plan;    // of a convolution, without a table
   int nodes = 0;
   double untuned = 0;  // microseconds of one
   size_t most_workspace = 0;
@@ -53,33 +56,21 @@ StatusOr<std::vector<PlanChoice>> MatmulChoices(const Device& device, const Matm
   return std::vector<PlanChoice>(choices.begin(), choices.end());
 }
 
-// Of a convolution that cuDNN computes.
-std::optional<ConvolutionShape> ConvolutionPartOf(const graph::Graph& graph,
-                                                  const graph::Node& node) {
-  const auto shape = ConvolutionOf(graph, node);
-  if (!shape || shape->is_depthwise() || PatchProductOf(*shape) || MatmulOf(graph, node)) {
-    return std::nullopt;
-  }
-  return PartOf(*shape, PartsOf(*shape));
-}
-
 // nullopt: the node is neither a library's convolution nor a product.
 std::optional<PlanKey> KeyOf(const BindContext& context) {
   const graph::Graph& graph = context.program.graph;
   const std::string& device = context.device.facts().name;
-  if (const auto shape = ConvolutionPartOf(graph, context.node)) {
-    return ConvolutionKey(device, *shape);
+  if (const auto plan = PlanRequestOf(graph, context.node, device, *context.plans)) {
+    return ConvolutionKey(device, plan->shape);
   }
   if (const auto shape = MatmulOf(graph, context.node)) return MatmulKey(device, *shape);
   return std::nullopt;
 }
 
-StatusOr<std::vector<PlanChoice>> ChoicesOf(const BindContext& context) {
-  const graph::Graph& graph = context.program.graph;
-  if (const auto shape = ConvolutionPartOf(graph, context.node)) {
-    return ConvolutionChoices(context.device, *shape);
-  }
-  return MatmulChoices(context.device, *MatmulOf(graph, context.node));
+StatusOr<std::vector<PlanChoice>> ChoicesOf(const BindContext& context,
+                                            const std::optional<PlanRequest>& plan) {
+  if (plan) return ConvolutionChoices(context.device, plan->shape);
+  return MatmulChoices(context.device, *MatmulOf(context.program.graph, context.node));
 }
 
 bool IsNarrow(const PlanChoice& choice) {
@@ -141,6 +132,7 @@ class Tuning {
   StatusOr<std::vector<Question>> Questions(const PlanTable& table) {
     const PlanTable none;
     std::map<PlanKey, Question> questions;
+    std::vector<PlanRequest> plans;
     for (const graph::Node& node : program_.graph.nodes()) {
       const auto key = KeyOf(ContextOf(node, none));
       if (!key || Has(table, *key)) continue;
@@ -148,10 +140,17 @@ class Tuning {
       if (question.nodes++ > 0) continue;
       question.key = *key;
       question.node = &node;
-      if (Clock::now() < end_) RING_RETURN_IF_ERROR(LookAt(ContextOf(node, none), &question));
+      question.plan = PlanRequestOf(program_.graph, node, device_.facts().name, none);
+      if (question.plan) plans.push_back(*question.plan);
     }
+    PlansFor(device_.facts()).Prepare(plans);
     std::vector<Question> sorted;
-    for (auto& [key, question] : questions) sorted.push_back(std::move(question));
+    for (auto& [key, question] : questions) {
+      if (Clock::now() < end_) {
+        RING_RETURN_IF_ERROR(LookAt(ContextOf(*question.node, none), &question));
+      }
+      sorted.push_back(std::move(question));
+    }
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const Question& a, const Question& b) { return a.cost() > b.cost(); });
     return sorted;
@@ -183,7 +182,7 @@ class Tuning {
     if (question.untuned == 0 || Clock::now() >= until) return tuned;
     const PlanTable none;
     const BindContext context = ContextOf(*question.node, none);
-    RING_ASSIGN_OR_RETURN(const std::vector<PlanChoice> choices, ChoicesOf(context));
+    RING_ASSIGN_OR_RETURN(const std::vector<PlanChoice> choices, ChoicesOf(context, question.plan));
     tuned.candidates = static_cast<int>(choices.size());
     RING_RETURN_IF_ERROR(run_->Hold(context));
     // Bits are not traded for time unasked; choices that lose some come last.
@@ -195,6 +194,8 @@ class Tuning {
                 .untuned = question.untuned,
                 .time_is_up = [until] { return Clock::now() >= until; }},
                TrialsOf(question, choices));
+    // After an error that stays nothing can be run any more: it is not the candidates' fault.
+    RING_RETURN_IF_ERROR(FromCuda(cudaDeviceSynchronize(), "GPU after " + question.key.shape));
     tuned.tried = static_cast<int>(found.tried);
     if (!found.winner) return tuned;
     tuned.row = true;
@@ -204,11 +205,16 @@ class Tuning {
   }
 
   Trials TrialsOf(const Question& question, const std::vector<PlanChoice>& choices) {
+    planned_ = 0;
     Trials trials;
     trials.glance = [this, &question, &choices](size_t i) -> StatusOr<double> {
+      if (question.plan && i >= planned_) PlanSome(*question.plan, choices);
+      (void)cudaGetLastError();  // of a launch of the candidate before it
       PlanTable plans;
       plans.Put(question.key, choices[i]);
-      RING_RETURN_IF_ERROR(run_->Bind(ContextOf(*question.node, plans), question.most_workspace));
+      BindContext context = ContextOf(*question.node, plans);
+      context.cache = candidates_.get();
+      RING_RETURN_IF_ERROR(run_->Bind(context, question.most_workspace));
       return run_->Glance();
     };
     trials.time = [this](double limit) { return run_->Microseconds(limit); };
@@ -216,11 +222,29 @@ class Tuning {
     return trials;
   }
 
+  // Makes the plans of the next candidates side by side, in place of those before them.
+  void PlanSome(const PlanRequest& plan, const std::vector<PlanChoice>& choices) {
+    const size_t threads = PlanningThreads();
+    const DeviceFacts facts = device_.facts();
+    candidates_ = std::make_unique<PlanCache>(PlanCache::Options{
+        .make = [facts](const PlanRequest& request) { return MakePlan(facts, request); },
+        .threads = threads,
+        .progress = nullptr});
+    const size_t end = std::min(choices.size(), planned_ + 2 * threads);
+    std::vector<PlanRequest> requests;
+    for (; planned_ < end; ++planned_) {
+      requests.push_back({plan.shape, std::get<ConvolutionChoice>(choices[planned_])});
+    }
+    candidates_->Prepare(requests);
+  }
+
   const graph::Program& program_;
   const Device& device_;
   const TuneOptions options_;
   const Clock::time_point end_;
   std::unique_ptr<NodeRun> run_;
+  std::unique_ptr<PlanCache> candidates_;  // plans of the candidates that are tried now
+  size_t planned_ = 0;                     // up to which one
 };
 
 }  // namespace

@@ -38,7 +38,7 @@ struct Contest {
   }
 };
 
-using Numbers = std::vector<size_t>;
+using Candidates = std::vector<size_t>;
 
 }  // namespace
 
@@ -50,8 +50,8 @@ TEST_CASE(
   CHECK(result.winner->candidate == 5);
   CHECK(result.winner->microseconds == 7);
   CHECK(result.tried == 6);
-  CHECK(contest.timed == Numbers{0, 2, 3, 5});
-  CHECK(contest.repeated == Numbers{0, 3, 5});
+  CHECK(contest.timed == Candidates{0, 2, 3, 5});
+  CHECK(contest.repeated == Candidates{0, 3, 5});
 }
 
 TEST_CASE(
@@ -67,14 +67,14 @@ TEST_CASE("Search: what is slower than the choice without a table is left at fir
   const SearchResult result = contest.Run({.preferred = 2, .untuned = 10});
   REQUIRE(result.winner.has_value());
   CHECK(result.winner->candidate == 1);
-  CHECK(contest.timed == Numbers{1});
+  CHECK(contest.timed == Candidates{1});
   CHECK_FALSE(Contest{{{13, 1}}}.Run({.preferred = 1, .untuned = 10}).winner.has_value());
 }
 
 TEST_CASE("Search: the others count only where none of the preferred will do") {
   Contest good = {{{10, 10}, {1, 1}}};
   CHECK(good.Run({.preferred = 1, .untuned = 10}).winner->candidate == 0);
-  CHECK(good.glanced == Numbers{0});
+  CHECK(good.glanced == Candidates{0});
   Contest bad = {{{10, 10, false}, {4, 4}}};
   CHECK(bad.Run({.preferred = 1, .untuned = 10}).winner->candidate == 1);
 }

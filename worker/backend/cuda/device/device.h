@@ -32,7 +32,9 @@ struct DeviceFacts {
 // is missing (a driver, a device, one that is new enough) and what the worker does instead.
 [[nodiscard]] StatusOr<std::vector<DeviceFacts>> FindDevices();
 
-// Versions of what computes, for the numerics class: CUDA runtime, cuDNN, cuBLASLt.
+// Versions of what computes, for the numerics class: CUDA's runtime and driver, cuDNN, the compiler
+// without which it lacks engines ("none"), cuBLASLt, and under kKernelTable the installed one.
+inline constexpr char kKernelTable[] = "kernel table";
 [[nodiscard]] std::map<std::string, std::string> ComputeLibraries();
 
 class Device {

@@ -3,6 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "worker/backend/cuda/libraries/cublas_matmul.h"
+
 namespace ringmaster::cuda {
 namespace {
 
@@ -54,11 +56,41 @@ PlanKey ConvolutionKey(const std::string& device, const ConvolutionShape& shape)
   return {device, CudnnVersion(), Name(shape.pass), Key(shape)};
 }
 
+std::optional<PlanRequest> PlanRequestOf(const graph::Graph& graph, const graph::Node& node,
+                                         const std::string& device, const PlanTable& table) {
+  const auto shape = ConvolutionOf(graph, node);
+  const bool another_way = !shape || shape->is_depthwise() || PatchProductOf(*shape) ||
+                           MatmulOf(graph, node).has_value();
+  if (another_way) return std::nullopt;
+  PlanRequest request = {PartOf(*shape, PartsOf(*shape)), std::nullopt};
+  const auto* const row = table.Find<ConvolutionChoice>(ConvolutionKey(device, request.shape));
+  if (row != nullptr) request.row = *row;
+  return request;
+}
+
+std::string Key(const PlanRequest& request) {
+  const bool first = request.shape.pass == ConvolutionPass::kWeightGradient;
+  std::string key =
+      fmt::format("{} {} {}", first ? 0 : 1, Name(request.shape.pass), Key(request.shape));
+  if (request.row) key += " as " + ToString(PlanChoice(*request.row));
+  return key;
+}
+
+StatusOr<ChosenConvolution> RestoreConvolution(const CudnnTarget& target,
+                                               const PlanRequest& request,
+                                               const ConvolutionChoice& choice,
+                                               const std::string& written) {
+  ChosenConvolution made = {choice, {}};
+  RING_ASSIGN_OR_RETURN(made.plan,
+                        ConvolutionPlan::Restore(target, Apply(request.shape, choice.variant),
+                                                 choice.engine, written));
+  return made;
+}
+
 StatusOr<ChosenConvolution> ChooseConvolution(const CudnnTarget& target, const std::string& device,
-                                              const ConvolutionShape& shape,
-                                              const PlanTable& table) {
-  const PlanKey key = ConvolutionKey(device, shape);
-  if (const auto* row = table.Find<ConvolutionChoice>(key)) return FromTable(target, shape, *row);
+                                              const PlanRequest& request) {
+  const ConvolutionShape& shape = request.shape;
+  if (request.row) return FromTable(target, shape, *request.row);
   for (const ConvolutionVariant& variant : Variants(shape)) {
     RING_ASSIGN_OR_RETURN(auto chosen, FirstOf(target, shape, variant));
     if (chosen) return *std::move(chosen);
@@ -66,7 +98,7 @@ StatusOr<ChosenConvolution> ChooseConvolution(const CudnnTarget& target, const s
   return Error(absl::StatusCode::kUnimplemented,
                "{} {}: no engine of {} computes it on {} with the same bits on every run; try "
                "another policy",
-               key.op, key.shape, key.library, device);
+               Name(shape.pass), Key(shape), CudnnVersion(), device);
 }
 
 }  // namespace ringmaster::cuda

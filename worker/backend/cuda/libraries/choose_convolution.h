@@ -2,6 +2,7 @@
 // never by time. Thread-compatible (free functions).
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "common/status.h"
@@ -10,10 +11,25 @@
 
 namespace ringmaster::cuda {
 
+// What a choice is a function of, for one GPU and version of the library.
+struct PlanRequest {
+  ConvolutionShape shape;                // of a part of its samples (PartsOf)
+  std::optional<ConvolutionChoice> row;  // the kernel table's
+};
+
+// Tells requests apart. In its order gradients of weights come first, for their plans take longest.
+[[nodiscard]] std::string Key(const PlanRequest& request);
+
 struct ChosenConvolution {
   ConvolutionChoice choice;
   ConvolutionPlan plan;
 };
+
+// Of a node that cuDNN computes; nullopt for any other: depthwise ones, and what is a product.
+[[nodiscard]] std::optional<PlanRequest> PlanRequestOf(const graph::Graph& graph,
+                                                       const graph::Node& node,
+                                                       const std::string& device,
+                                                       const PlanTable& table);
 
 // The kernel table's key of the shape, on the GPU of that name.
 [[nodiscard]] PlanKey ConvolutionKey(const std::string& device, const ConvolutionShape& shape);
@@ -23,8 +39,13 @@ struct ChosenConvolution {
 // names the shape, when there is none.
 [[nodiscard]] StatusOr<ChosenConvolution> ChooseConvolution(const CudnnTarget& target,
                                                             const std::string& device,
-                                                            const ConvolutionShape& shape,
-                                                            const PlanTable& table);
+                                                            const PlanRequest& request);
+
+// The same from what ConvolutionPlan::Written said: without a search, and without compiling.
+[[nodiscard]] StatusOr<ChosenConvolution> RestoreConvolution(const CudnnTarget& target,
+                                                             const PlanRequest& request,
+                                                             const ConvolutionChoice& choice,
+                                                             const std::string& written);
 
 // `cudnn 91900`.
 [[nodiscard]] std::string CudnnVersion();

@@ -211,10 +211,45 @@ StatusOr<std::vector<CudnnDescriptor>> Operations(const ConvolutionShape& shape)
 
 }  // namespace
 
-Status ConvolutionPlan::Attach(std::span<const ConvolutionOperands> parts) {
+StatusOr<ConvolutionPlan> ConvolutionPlan::Finalize(CudnnBuilder builder, const CudnnTarget& target,
+                                                    const ConvolutionShape& shape,
+                                                    const EngineChoice& engine) {
+  if (target.handle != nullptr) {
+    builder.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, target.handle);
+  } else {
+    builder.Set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.properties);
+  }
+  ConvolutionPlan made;
+  made.what_ = fmt::format("{} {} by {}", Name(shape.pass), Key(shape), ToString(engine));
+  made.bias_ = shape.bias;
+  RING_ASSIGN_OR_RETURN(made.plan_, builder.Finalize(made.what_));
+  RING_ASSIGN_OR_RETURN(const int64_t workspace,
+                        made.plan_.Get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+  made.workspace_bytes_ = static_cast<size_t>(workspace);
+  return made;
+}
+
+StatusOr<std::string> ConvolutionPlan::Written() const {
+  RING_ASSIGN_OR_RETURN(const auto text,
+                        plan_.GetAll<char>(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION));
+  return std::string(text.begin(), text.end());
+}
+
+StatusOr<ConvolutionPlan> ConvolutionPlan::Restore(const CudnnTarget& target,
+                                                   const ConvolutionShape& shape,
+                                                   const EngineChoice& engine,
+                                                   const std::string& written) {
+  CudnnBuilder builder(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  builder.SetAll(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                 std::span<const char>(written.data(), written.size()));
+  return Finalize(std::move(builder), target, shape, engine);
+}
+
+StatusOr<std::vector<CudnnDescriptor>> ConvolutionPlan::Packs(
+    std::span<const ConvolutionOperands> parts) const {
   const std::array<int64_t, 4> uids = {kX, kW, kY, kBias};
   const size_t used = bias_ ? 4 : 3;
-  operands_.clear();
+  std::vector<CudnnDescriptor> packs;
   for (const ConvolutionOperands& part : parts) {
     const std::array<void*, 4> addresses = {part.x, part.w, part.y, part.bias};
     auto pack = CudnnBuilder(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
@@ -222,14 +257,16 @@ Status ConvolutionPlan::Attach(std::span<const ConvolutionOperands> parts) {
                     .SetAll(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, View(addresses).first(used))
                     .Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, part.workspace)
                     .Finalize(what_ + ": operands");
-    RING_ASSIGN_OR_RETURN(operands_.emplace_back(), std::move(pack));
+    RING_ASSIGN_OR_RETURN(packs.emplace_back(), std::move(pack));
   }
-  return absl::OkStatus();
+  return packs;
 }
 
-Status ConvolutionPlan::Launch(cudnnHandle_t handle, cudaStream_t stream) const {
+Status ConvolutionPlan::Launch(cudnnHandle_t handle, std::span<const CudnnDescriptor> packs,
+                               cudaStream_t stream) const {
   RING_RETURN_IF_ERROR(FromCudnn(cudnnSetStream(handle, stream), what_));
-  for (const CudnnDescriptor& part : operands_) {
+  const MutexLock lock(*executing_);
+  for (const CudnnDescriptor& part : packs) {
     RING_RETURN_IF_ERROR(FromCudnn(cudnnBackendExecute(handle, plan_.raw(), part.raw()), what_));
   }
   return absl::OkStatus();
@@ -309,22 +346,9 @@ StatusOr<std::vector<ConvolutionGraph::Candidate>> ConvolutionGraph::Candidates(
 }
 
 StatusOr<ConvolutionPlan> ConvolutionGraph::Finalize(const Candidate& candidate) const {
-  const std::string what = fmt::format("{} by {}", what_, ToString(candidate.choice));
   CudnnBuilder builder(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   builder.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, candidate.config);
-  if (target_.handle != nullptr) {
-    builder.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, target_.handle);
-  } else {
-    builder.Set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target_.properties);
-  }
-  ConvolutionPlan made;
-  made.what_ = what;
-  made.bias_ = shape_.bias;
-  RING_ASSIGN_OR_RETURN(made.plan_, builder.Finalize(what));
-  RING_ASSIGN_OR_RETURN(const int64_t workspace,
-                        made.plan_.Get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
-  made.workspace_bytes_ = static_cast<size_t>(workspace);
-  return made;
+  return ConvolutionPlan::Finalize(std::move(builder), target_, shape_, candidate.choice);
 }
 
 StatusOr<CudnnDescriptor> ConvolutionGraph::Config(const EngineChoice& choice) const {

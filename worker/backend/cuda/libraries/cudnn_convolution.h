@@ -1,14 +1,16 @@
 // A convolution for cuDNN: the engines that may compute it, in the order of cuDNN's heuristics, and
-// the plan that one of them makes. Thread-compatible; a plan is launched on its core's thread only.
-// It does not choose: engine_choice.h and the kernel table do.
+// the plan that one of them makes. Thread-compatible, but for a plan. It does not choose:
+// engine_choice.h and the kernel table do.
 #pragma once
 
 #include <cudnn.h>
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "common/mutex.h"
 #include "common/status.h"
 #include "worker/backend/cuda/libraries/convolution_kernel.h"
 #include "worker/backend/cuda/libraries/convolution_shape.h"
@@ -24,22 +26,38 @@ struct CudnnTarget {
   const CudnnDescriptor* properties = nullptr;  // where `handle` is nullptr
 };
 
+// Immutable once it is made: nodes, programs and cores of a GPU share it. Thread-safe; cuDNN does
+// not say so of the execution of every engine, so one thread at a time executes a plan.
 class ConvolutionPlan {
  public:
   // What cuDNN's engine wants, exactly.
   [[nodiscard]] size_t workspace_bytes() const { return workspace_bytes_; }
-  // Of each part that a launch computes.
-  [[nodiscard]] Status Attach(std::span<const ConvolutionOperands> parts);
-  // Enqueues on the stream, which may be captured.
-  [[nodiscard]] Status Launch(cudnnHandle_t handle, cudaStream_t stream) const;
+  // As cuDNN writes it down, with what it compiled: for Restore, of the same version of cuDNN on
+  // the same model of GPU.
+  [[nodiscard]] StatusOr<std::string> Written() const;
+  // `engine`: what it was made of.
+  [[nodiscard]] static StatusOr<ConvolutionPlan> Restore(const CudnnTarget& target,
+                                                         const ConvolutionShape& shape,
+                                                         const EngineChoice& engine,
+                                                         const std::string& written);
+  // What Launch takes, for each part that it computes.
+  [[nodiscard]] StatusOr<std::vector<CudnnDescriptor>> Packs(
+      std::span<const ConvolutionOperands> parts) const;
+  // Enqueues the parts on the stream, which may be captured.
+  [[nodiscard]] Status Launch(cudnnHandle_t handle, std::span<const CudnnDescriptor> packs,
+                              cudaStream_t stream) const;
 
  private:
   friend class ConvolutionGraph;
+  [[nodiscard]] static StatusOr<ConvolutionPlan> Finalize(CudnnBuilder builder,
+                                                          const CudnnTarget& target,
+                                                          const ConvolutionShape& shape,
+                                                          const EngineChoice& engine);
   std::string what_;
   bool bias_ = false;
   size_t workspace_bytes_ = 0;
   CudnnDescriptor plan_;
-  std::vector<CudnnDescriptor> operands_;  // of each part
+  std::unique_ptr<Mutex> executing_ = std::make_unique<Mutex>();
 };
 
 class ConvolutionGraph {

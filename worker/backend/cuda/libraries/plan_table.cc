@@ -64,6 +64,8 @@ StatusOr<ConvolutionVariant> ParseVariant(const std::string& text) {
   return variant;
 }
 
+}  // namespace
+
 StatusOr<PlanChoice> ParseChoice(const std::string& text) {
   const size_t space = text.find(' ');
   if (space == std::string::npos) {
@@ -89,8 +91,6 @@ std::string ToString(const PlanChoice& choice) {
   }
   return text;
 }
-
-}  // namespace
 
 StatusOr<PlanTable> PlanTable::Parse(const std::string& text, const std::string& source) {
   PlanTable table;

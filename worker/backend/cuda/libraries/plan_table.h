@@ -45,6 +45,10 @@ struct MatmulChoice {
 
 using PlanChoice = std::variant<ConvolutionChoice, MatmulChoice>;
 
+// As a row of the table has it: `fused engine 37 knobs 2=11,13=4`, `algorithm 0000...`.
+[[nodiscard]] std::string ToString(const PlanChoice& choice);
+[[nodiscard]] StatusOr<PlanChoice> ParseChoice(const std::string& text);
+
 class PlanTable {
  public:
   // INVALID_ARGUMENT names `source`, the line and what is wrong with it; two rows of one key are.

@@ -4,10 +4,12 @@
 
 #include <catch2/catch.hpp>
 #include <map>
+#include <vector>
 
 #include "tests/worker/backend/cuda/libraries/absent_h200.h"
 #include "tests/worker/backend/model_program.h"
 #include "worker/backend/cuda/libraries/choose_convolution.h"
+#include "worker/backend/cuda/libraries/plan_cache.h"
 
 namespace ringmaster::cuda {
 namespace {
@@ -44,7 +46,7 @@ TEST_CASE("cuDNN convolution: every one of the zoo has an engine, without a row 
   const CudnnTarget target = {.properties = &properties};
   for (const auto& [name, shape] : ZooShapes()) {
     INFO(name);
-    const auto chosen = ChooseConvolution(target, kH200, shape, PlanTable());
+    const auto chosen = ChooseConvolution(target, kH200, {shape, std::nullopt});
     REQUIRE(Message(chosen.status()) == "");
     CHECK(chosen->plan.workspace_bytes() <= kConvolutionWorkspaceCap);
   }
@@ -60,7 +62,7 @@ TEST_CASE("cuDNN convolution: uneven strides, pads and channels have an engine i
       shape.bias = pass == ConvolutionPass::kForward;
       if (pass == ConvolutionPass::kWeightGradient) shape.result = DType::kFloat32;
       INFO(Name(pass) << " " << Key(shape));
-      CHECK(Message(ChooseConvolution(target, kH200, shape, PlanTable()).status()) == "");
+      CHECK(Message(ChooseConvolution(target, kH200, {shape, std::nullopt}).status()) == "");
     }
   }
 }
@@ -94,7 +96,7 @@ TEST_CASE("cuDNN convolution: groups and dilations have an engine in every type"
         shape.bias = pass == ConvolutionPass::kForward;
         if (pass == ConvolutionPass::kWeightGradient) shape.result = DType::kFloat32;
         INFO(Name(pass) << " " << Key(shape));
-        CHECK(Message(ChooseConvolution(target, kH200, shape, PlanTable()).status()) == "");
+        CHECK(Message(ChooseConvolution(target, kH200, {shape, std::nullopt}).status()) == "");
       }
     }
   }
@@ -140,12 +142,55 @@ TEST_CASE("cuDNN convolution: an engine written down makes the plan of the candi
   CHECK(with_knobs > 20);
 }
 
+TEST_CASE("cuDNN convolution: a plan that is written down is restored without its engine's name") {
+  const CudnnDescriptor properties = H200();
+  const CudnnTarget target = {.properties = &properties};
+  for (const auto pass : {ConvolutionPass::kForward, ConvolutionPass::kInputGradient,
+                          ConvolutionPass::kWeightGradient}) {
+    const PlanRequest request = {Odd(pass, DType::kBFloat16), std::nullopt};
+    INFO(Key(request));
+    const auto chosen = ChooseConvolution(target, kH200, request);
+    REQUIRE(Message(chosen.status()) == "");
+    const auto written = chosen->plan.Written();
+    REQUIRE(Message(written.status()) == "");
+    const auto restored = RestoreConvolution(target, request, chosen->choice, *written);
+    REQUIRE(Message(restored.status()) == "");
+    CHECK(restored->choice == chosen->choice);
+    CHECK(restored->plan.workspace_bytes() == chosen->plan.workspace_bytes());
+    CHECK(restored->plan.Written().value() == *written);
+    CHECK_FALSE(RestoreConvolution(target, request, chosen->choice, "{}").ok());
+  }
+}
+
+TEST_CASE("cuDNN convolution: made side by side the plans are those made one by one") {
+  const CudnnDescriptor properties = H200();
+  const CudnnTarget target = {.properties = &properties};
+  std::vector<PlanRequest> requests;
+  for (const auto& [name, shape] : ZooShapes()) {
+    if (shape.type == DType::kBFloat16) requests.push_back({shape, std::nullopt});
+  }
+  PlanCache cache(
+      {.make =
+           [&](const PlanRequest& request) { return ChooseConvolution(target, kH200, request); },
+       .threads = 4});
+  cache.Prepare(requests);
+  for (const PlanRequest& request : requests) {
+    INFO(Key(request));
+    const auto cached = cache.Get(request);
+    REQUIRE(Message(cached.status()) == "");
+    const auto alone = ChooseConvolution(target, kH200, request);
+    REQUIRE(Message(alone.status()) == "");
+    CHECK((*cached)->choice == alone->choice);
+    CHECK((*cached)->plan.workspace_bytes() == alone->plan.workspace_bytes());
+  }
+}
+
 TEST_CASE("cuDNN convolution: the table's row is followed, and one that cannot be is an error") {
   const CudnnDescriptor properties = AbsentH200();
   const CudnnTarget target = {.properties = &properties};
   const ConvolutionShape shape =
       Apply(Odd(ConvolutionPass::kForward, DType::kBFloat16), ConvolutionVariant{});
-  const auto first = ChooseConvolution(target, kH200, shape, PlanTable());
+  const auto first = ChooseConvolution(target, kH200, {shape, std::nullopt});
   REQUIRE(Message(first.status()) == "");
 
   const ConvolutionVariant padded = {.padded = true};
@@ -156,14 +201,12 @@ TEST_CASE("cuDNN convolution: the table's row is followed, and one that cannot b
   REQUIRE(candidates->size() > 1);
   const ConvolutionChoice row = {padded, candidates->back().choice};
   REQUIRE(!(row == first->choice));
-  PlanTable table;
-  table.Put(ConvolutionKey(kH200, shape), row);
-  const auto chosen = ChooseConvolution(target, kH200, shape, table);
+  const auto chosen = ChooseConvolution(target, kH200, {shape, row});
   REQUIRE(Message(chosen.status()) == "");
   CHECK(chosen->choice == row);
 
-  table.Put(ConvolutionKey(kH200, shape), ConvolutionChoice{padded, {9999, {}}});
-  const auto wrong = ChooseConvolution(target, kH200, shape, table);
+  const auto wrong =
+      ChooseConvolution(target, kH200, {shape, ConvolutionChoice{padded, {9999, {}}}});
   CHECK(absl::IsFailedPrecondition(wrong.status()));
   CHECK(Message(wrong.status()).find("engine 9999") != std::string::npos);
   CHECK(Message(wrong.status()).find("ringctl tune") != std::string::npos);

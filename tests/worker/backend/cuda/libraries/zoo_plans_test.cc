@@ -79,7 +79,7 @@ TEST_CASE("Zoo plans: every convolution of every model has an engine on an H200"
   std::map<std::string, int> ways;
   for (const auto& [name, planned] : convolutions.planned) {
     const auto& [shape, who] = planned;
-    const auto chosen = ChooseConvolution(target, testing::kH200, shape, PlanTable());
+    const auto chosen = ChooseConvolution(target, testing::kH200, {shape, std::nullopt});
     if (chosen.ok()) {
       ++ways[fmt::format("{} {}", Name(shape.pass), Describe(chosen->choice.variant))];
     } else {

@@ -1,0 +1,49 @@
+// Plans of convolutions for one GPU, each made once: nodes, programs and cores that want the same
+// one share it, and what a program wants is made side by side. Thread-safe. It does not choose, and
+// what it gives is a function of the request alone.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "common/mutex.h"
+#include "common/status.h"
+#include "worker/backend/cuda/libraries/choose_convolution.h"
+
+namespace ringmaster::cuda {
+
+class PlanCache {
+ public:
+  using Plan = std::shared_ptr<const ChosenConvolution>;
+  struct Options {
+    // Called on several threads at once.
+    std::function<StatusOr<ChosenConvolution>(const PlanRequest& request)> make;
+    size_t threads = 1;
+    // Every two seconds, at most, while a call of Prepare makes plans, and when it made the last.
+    std::function<void(size_t made, size_t of)> progress;
+  };
+  explicit PlanCache(Options options) : options_(std::move(options)) {}
+
+  // Makes those of the requests that are not there, on threads of its own ("plan0", ...), and waits
+  // for them. What goes wrong is for Get to say.
+  void Prepare(std::span<const PlanRequest> requests);
+  // The plan of the request; it is made by the caller where it is not there.
+  [[nodiscard]] StatusOr<Plan> Get(const PlanRequest& request);
+
+ private:
+  using Missing = std::map<std::string, const PlanRequest*>;
+  Missing MissingOf(std::span<const PlanRequest> requests);
+  void Put(const std::string& key, StatusOr<ChosenConvolution> made);
+
+  const Options options_;
+  Mutex making_;  // held by whoever makes plans, so that nobody else makes the same
+  Mutex mu_;
+  // A plan, or why there is none. Never that memory is used up: there may be some the next time.
+  std::map<std::string, StatusOr<Plan>> plans_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ringmaster::cuda
