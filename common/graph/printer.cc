@@ -15,6 +15,9 @@ std::string PrintAttributes(const Op& op) {
   std::string text;
   if constexpr (requires { Op::Fields(); }) text += PrintFields(op);
   if constexpr (requires { op.layer; }) text += fmt::format(" layer={}", op.layer);
+  if constexpr (requires { op.residual; }) {
+    if (op.residual) text += " +residual";
+  }
   if constexpr (requires { op.activation; }) {
     if (op.activation == Activation::kRelu) text += " +relu";
   }

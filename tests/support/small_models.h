@@ -70,6 +70,30 @@ inline StatusOr<graph::Program> SmallShared(graph::Mode mode, int64_t samples) {
   return FinishFor(mode, samples, &builder);
 }
 
+// Blocks of which a batch_norm ends in an add: with what came before as its first operand and as
+// its second, with another batch_norm; the last one without relu.
+inline StatusOr<graph::Program> SmallResidual(graph::Mode mode, int64_t samples) {
+  namespace layers = graph::layers;
+  graph::GraphBuilder builder(samples);
+  const auto norm = [&](const std::string& name, int stride, graph::ValueId x) {
+    x = builder.Add(name + "/conv", layers::Conv2d{.filters = 4, .stride = stride, .bias = false},
+                    x);
+    return builder.Add(name + "/bn", layers::BatchNorm{}, x);
+  };
+  graph::ValueId x = builder.Input(5, 4, 2);
+  x = builder.Add("stem/relu", graph::Relu{}, norm("stem", 1, x));
+  x = builder.Add("first/add", graph::Add{}, {x, norm("first", 1, x)});
+  x = builder.Add("first/relu", graph::Relu{}, x);
+  const graph::ValueId shortcut = norm("shortcut", 2, x);
+  x = builder.Add("both/add", graph::Add{}, {shortcut, norm("both", 2, x)});
+  x = builder.Add("both/relu", graph::Relu{}, x);
+  x = builder.Add("last/add", graph::Add{}, {norm("last", 1, x), x});
+  x = builder.Add("pool", graph::GlobalAveragePool{}, x);
+  x = builder.Add("fc", layers::Dense{.units = 3}, x);
+  AddClassifierOutputs(builder, x);
+  return FinishFor(mode, samples, &builder);
+}
+
 // flatten, dense with relu and dropout, dense.
 inline StatusOr<graph::Program> SmallPerceptron(graph::Mode mode, int64_t samples) {
   namespace layers = graph::layers;

@@ -44,6 +44,15 @@ std::vector<const char*> ScalesOf(const BatchNormAttributes& attributes) {
   return names;
 }
 
+// The residual, which comes last where there is one; it needs what keeps the places before it.
+Status CheckResidual(const BatchNormAttributes& attributes, OpInputs inputs) {
+  if (!attributes.residual) return absl::OkStatus();
+  if (!attributes.scale || !attributes.center) {
+    return InvalidArgument("an add is folded only where there are gamma and beta");
+  }
+  return ExpectSame("residual", inputs.back(), inputs[0]);
+}
+
 double InverseDeviation(const ReferenceCall& call, double variance) {
   return 1 / std::sqrt(variance + AttributesOf(call.node).epsilon);
 }
@@ -58,7 +67,7 @@ struct Line {
   double operator()(double x) const { return (x - mean) * scale + beta; }
 };
 
-// One channel: y from x by the given statistics.
+// One channel: y from x and the residual, which comes last, by the given statistics.
 void Normalize(const ReferenceCall& call, size_t channel, double mean, double variance) {
   const Operands at(AttributesOf(call.node));
   const std::span<const double> x = call.inputs[0];
@@ -69,6 +78,7 @@ void Normalize(const ReferenceCall& call, size_t channel, double mean, double va
                      at.beta == Operands::kNone ? 0 : call.inputs[at.beta][channel]};
   for (size_t i = channel; i < x.size(); i += channels) {
     y[i] = line(x[i]);
+    if (AttributesOf(call.node).residual) y[i] += call.inputs.back()[i];
     if (HasRelu(call)) y[i] = std::max(y[i], 0.0);
   }
 }
@@ -76,9 +86,12 @@ void Normalize(const ReferenceCall& call, size_t channel, double mean, double va
 }  // namespace
 
 Status BatchNorm::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
-  const std::vector<const char*> names = ScalesOf(AttributesOf(node));
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1 + names.size(), 1 + names.size()));
+  const BatchNormAttributes& attributes = AttributesOf(node);
+  const std::vector<const char*> names = ScalesOf(attributes);
+  const size_t count = 1 + names.size() + (attributes.residual ? 1 : 0);
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, count, count));
   RING_RETURN_IF_ERROR(CheckBatchNormOperands(inputs, 1, names));
+  RING_RETURN_IF_ERROR(CheckResidual(attributes, inputs));
   const Shape channels = {inputs[0].shape.back()};
   *outputs = {{inputs[0].shape, inputs[0].dtype},
               {channels, DType::kFloat32, "mean"},
@@ -104,10 +117,13 @@ Status BatchNormGradient::InferTypes(const Node& node, OpInputs inputs, OpOutput
 }
 
 Status BatchNormInference::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
-  std::vector<const char*> names = ScalesOf(AttributesOf(node));
+  const BatchNormAttributes& attributes = AttributesOf(node);
+  std::vector<const char*> names = ScalesOf(attributes);
   names.insert(names.end(), {"moving_mean", "moving_variance"});
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1 + names.size(), 1 + names.size()));
+  const size_t count = 1 + names.size() + (attributes.residual ? 1 : 0);
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, count, count));
   RING_RETURN_IF_ERROR(CheckBatchNormOperands(inputs, 1, names));
+  RING_RETURN_IF_ERROR(CheckResidual(attributes, inputs));
   *outputs = {{inputs[0].shape, inputs[0].dtype}};
   return absl::OkStatus();
 }
@@ -144,6 +160,9 @@ Gradients BatchNorm::Gradient(const GradientRequest& request) {
                            node.name);
   }
   const BatchNormAttributes& attributes = AttributesOf(node);
+  if (attributes.residual) {
+    return InvalidArgument("{}: an add is folded in after differentiation", node.name);
+  }
   const Operands at(attributes);
   Node gradient = {node.name + "/gradient",
                    BatchNormGradient{attributes},

@@ -20,6 +20,8 @@ struct BatchNormAttributes {
   // Frozen: moving statistics are read in training, too, and stay as they are. A program has
   // batch_norm_inference then.
   bool inference = false;
+  // y = activation(... + residual): an add that a pass folded in. There are gamma and beta then.
+  bool residual = false;
 
   static constexpr auto Fields() {
     return std::tuple(
@@ -31,7 +33,7 @@ struct BatchNormAttributes {
   }
 };
 
-// x(..,C) [gamma(C)] [beta(C)] -> y mean(C) variance(C)
+// x(..,C) [gamma(C)] [beta(C)] [residual(..,C)] -> y mean(C) variance(C)
 struct BatchNorm : BatchNormAttributes {
   static constexpr OpTraits kTraits = {.name = "batch_norm",
                                        .keras = "BatchNormalization",
@@ -51,7 +53,7 @@ struct BatchNormGradient : BatchNormAttributes {
   static void Reference(const ReferenceCall& call);
 };
 
-// x [gamma] [beta] moving_mean moving_variance -> y
+// x [gamma] [beta] moving_mean moving_variance [residual] -> y
 struct BatchNormInference : BatchNormAttributes {
   static constexpr OpTraits kTraits = {
       .name = "batch_norm_inference", .float32_inputs = 0b11110, .internal = true};

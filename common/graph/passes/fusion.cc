@@ -17,15 +17,22 @@ Activation* ActivationOf(Node* node) {
   return nullptr;
 }
 
+// A batch_norm, training or inference; nullptr: another op.
+BatchNormAttributes* NormOf(Node* node) {
+  if (auto* norm = node->as<BatchNorm>()) return norm;
+  return node->as<BatchNormInference>();
+}
+
 // Works on a copy of the nodes, in old value ids, and writes the program once at the end.
 class FusionPass {
  public:
   explicit FusionPass(Program* program)
       : program_(program),
         nodes_(program->graph.nodes()),
-        dropped_(nodes_.size(), false),
+        order_(nodes_.size()),
         readers_(program->graph.values().size(), 0),
         stands_for_(program->graph.values().size()) {
+    for (size_t i = 0; i < nodes_.size(); ++i) order_[i] = static_cast<NodeId>(i);
     for (const Node& node : nodes_) {
       for (ValueId input : node.inputs) ++readers_[static_cast<size_t>(input)];
     }
@@ -35,7 +42,8 @@ class FusionPass {
 
   void Run() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      if (nodes_[i].as<Relu>() != nullptr) FoldForward(i);
+      if (nodes_[i].as<Add>() != nullptr) FoldAdd(static_cast<NodeId>(i));
+      if (nodes_[i].as<Relu>() != nullptr) FoldRelu(static_cast<NodeId>(i));
     }
     for (Node& node : nodes_) {
       if (node.as<BatchNormGradient>() != nullptr) FoldGradient(&node);
@@ -44,35 +52,81 @@ class FusionPass {
   }
 
  private:
+  [[nodiscard]] Node& at(NodeId id) { return nodes_[static_cast<size_t>(id)]; }
   [[nodiscard]] NodeId producer(ValueId id) const { return program_->graph.value(id).producer; }
+  [[nodiscard]] ValueId now(ValueId id) const { return stands_for_[static_cast<size_t>(id)]; }
   [[nodiscard]] bool ReadOnce(ValueId id) const { return readers_[static_cast<size_t>(id)] == 1; }
+  [[nodiscard]] bool SameType(ValueId a, ValueId b) const {
+    const Value &one = program_->graph.value(a), &other = program_->graph.value(b);
+    return one.shape == other.shape && one.dtype == other.dtype;
+  }
+  void Drop(NodeId id) { order_[static_cast<size_t>(id)] = kDropped; }
+  // The node takes the place of another one, which is dropped.
+  void Move(NodeId id, NodeId to) {
+    Drop(id);
+    order_[static_cast<size_t>(to)] = id;
+  }
+  void Replace(ValueId by, ValueId old) { stands_for_[static_cast<size_t>(old)] = by; }
 
-  void FoldForward(size_t relu) {
-    const ValueId x = nodes_[relu].inputs[0];
-    if (producer(x) == kFed || !ReadOnce(x)) return;
-    Node& before = nodes_[static_cast<size_t>(producer(x))];
-    Activation* activation = ActivationOf(&before);
-    if (activation == nullptr || *activation != Activation::kNone || x != before.outputs[0]) return;
+  // The node whose first output that operand is, and which nobody else reads; kFed: none.
+  [[nodiscard]] NodeId OnlyReads(ValueId operand) {
+    const NodeId before = producer(now(operand));
+    if (before == kFed || !ReadOnce(operand) || now(operand) != at(before).outputs[0]) return kFed;
+    return before;
+  }
+
+  // Whether an operand of an add is a batch_norm that may take the other one as its residual.
+  [[nodiscard]] bool TakesResidual(NodeId id) {
+    if (id == kFed) return false;
+    const BatchNormAttributes* norm = NormOf(&at(id));
+    return norm != nullptr && norm->scale && norm->center && !norm->residual &&
+           norm->activation == Activation::kNone;
+  }
+
+  // Of two that may, the one that comes later in the program.
+  void FoldAdd(NodeId add) {
+    const std::vector<ValueId> operands = at(add).inputs;
+    if (!SameType(operands[0], operands[1])) return;
+    NodeId taker = kFed;
+    ValueId residual = kNoValue;
+    for (const size_t i : {0, 1}) {
+      const NodeId id = OnlyReads(operands[i]);
+      if (!TakesResidual(id) || id < taker) continue;
+      taker = id;
+      residual = operands[1 - i];
+    }
+    if (taker == kFed) return;
+    NormOf(&at(taker))->residual = true;
+    at(taker).inputs.push_back(residual);
+    Replace(at(taker).outputs[0], at(add).outputs[0]);
+    Move(taker, add);
+  }
+
+  void FoldRelu(NodeId relu) {
+    const NodeId before = OnlyReads(at(relu).inputs[0]);
+    if (before == kFed) return;
+    Activation* activation = ActivationOf(&at(before));
+    if (activation == nullptr || *activation != Activation::kNone) return;
     *activation = Activation::kRelu;
-    stands_for_[static_cast<size_t>(nodes_[relu].outputs[0])] = x;
-    dropped_[relu] = true;
+    Replace(at(before).outputs[0], at(relu).outputs[0]);
+    Drop(relu);
   }
 
   void FoldGradient(Node* gradient) {
     const ValueId dx = gradient->inputs[1];
     const NodeId statistics = producer(gradient->inputs[2]);
     if (producer(dx) == kFed || statistics == kFed || !ReadOnce(dx)) return;
-    const Node& mask = nodes_[static_cast<size_t>(producer(dx))];
-    const Node& forward = nodes_[static_cast<size_t>(statistics)];
-    if (mask.as<ReluGradient>() == nullptr || forward.as<BatchNorm>() == nullptr ||
-        stands_for_[static_cast<size_t>(mask.inputs[0])] != forward.outputs[0]) {
+    const Node& mask = at(producer(dx));
+    const Node& forward = at(statistics);
+    const auto* norm = forward.as<BatchNorm>();
+    if (mask.as<ReluGradient>() == nullptr || norm == nullptr || norm->residual ||
+        now(mask.inputs[0]) != forward.outputs[0]) {
       return;
     }
     gradient->as<BatchNormGradient>()->activation = Activation::kRelu;
     gradient->inputs[1] = mask.inputs[1];
-    const auto& norm = *forward.as<BatchNorm>();
-    if (norm.center) gradient->inputs.push_back(forward.inputs[norm.scale ? 2 : 1]);
-    dropped_[static_cast<size_t>(producer(dx))] = true;
+    if (norm->center) gradient->inputs.push_back(forward.inputs[norm->scale ? 2 : 1]);
+    Drop(producer(dx));
   }
 
   void Write() {
@@ -81,10 +135,10 @@ class FusionPass {
     for (size_t i = 0; i < values.size(); ++i) {
       if (values[i].producer == kFed) rewriter.CopyFed(static_cast<ValueId>(i));
     }
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      if (dropped_[i]) continue;
-      for (ValueId& input : nodes_[i].inputs) input = stands_for_[static_cast<size_t>(input)];
-      rewriter.CopyNode(nodes_[i]);
+    for (const NodeId id : order_) {
+      if (id == kDropped) continue;
+      for (ValueId& input : at(id).inputs) input = now(input);
+      rewriter.CopyNode(at(id));
     }
     for (size_t i = 0; i < values.size(); ++i) {
       if (stands_for_[i] != static_cast<ValueId>(i)) {
@@ -94,9 +148,11 @@ class FusionPass {
     std::move(rewriter).Finish(program_);
   }
 
+  static constexpr NodeId kDropped = -1;
+
   Program* program_;
   std::vector<Node> nodes_;
-  std::vector<bool> dropped_;        // by node
+  std::vector<NodeId> order_;        // by place: which node runs there
   std::vector<int> readers_;         // by value; being a result counts as one
   std::vector<ValueId> stands_for_;  // by value: what took its place
 };

@@ -15,9 +15,13 @@ namespace ringmaster::graph {
 // changes nothing.
 [[nodiscard]] Status ApplyPolicy(Program* program, DType compute);
 
-// fusion.cc. Folds relu nodes into the nodes before them. It runs after the policy; what it fuses
-// is a fixed rule, so that it never depends on a device's memory.
+// fusion.cc. Folds add and relu nodes into the nodes before them. It runs after the policy; what it
+// fuses is a fixed rule, so that it never depends on a device's memory.
 
+// An add of two values of one shape, of which one comes from a batch_norm or batch_norm_inference
+// with gamma and beta and has no other reader, becomes that node: the other value is its residual.
+// Of two such nodes the later one takes it. It runs in the place of the add.
+//
 // A relu whose input comes from conv2d, dense, batch_norm or batch_norm_inference and has no other
 // reader becomes that node's activation. Where the gradient of such a batch_norm alone reads the
 // relu_gradient, it takes the mask over, which it computes from beta; conv2d and dense keep theirs.

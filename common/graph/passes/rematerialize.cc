@@ -31,8 +31,10 @@ Node AgainOf(const Node& node) {
   Node again = node;
   again.name += "/again";
   if (TraitsOf(node.kind).recompute == Recompute::kByStatistics) {
-    again.kind = BatchNormInference{*node.attributes<BatchNormAttributes>()};
-    again.inputs.insert(again.inputs.end(), node.outputs.begin() + 1, node.outputs.end());
+    const BatchNormAttributes& norm = *node.attributes<BatchNormAttributes>();
+    again.kind = BatchNormInference{norm};
+    again.inputs.insert(again.inputs.end() - (norm.residual ? 1 : 0), node.outputs.begin() + 1,
+                        node.outputs.end());
     again.outputs.resize(1);
   }
   return again;

@@ -22,7 +22,7 @@ struct Extent {
   int64_t rows, channels;
   int threads;
   float epsilon;
-  bool relu;
+  bool relu, residual;
   bool has_gamma, has_beta;
 
   int64_t pieces() const { return (rows + kPieceRows - 1) / kPieceRows; }
@@ -56,6 +56,7 @@ Extent MakeExtent(const BindContext& context) {
           context.threads,
           static_cast<float>(attributes.epsilon),
           attributes.activation == graph::Activation::kRelu,
+          attributes.residual,
           attributes.scale,
           attributes.center};
 }
@@ -120,36 +121,44 @@ void Scales(const Extent& e, const float* gamma, const float* variance, float* s
 // wherever it is asked for, so the same bits.
 inline float Scaled(float deviation, float scale, float beta) { return deviation * scale + beta; }
 
-// y = (x - mean) scale + beta, clamped at 0 where there is an activation.
-template <typename T, bool kRelu>
-void Normalize(const Extent& e, const T* x, T* y, const float* mean, const float* scale,
-               const float* beta) {
+// y = (x - mean) scale + beta, plus the residual where there is one, clamped at 0 where there is an
+// activation.
+template <typename T, bool kRelu, bool kResidual>
+void Normalize(const Extent& e, const T* x, const T* residual, T* y, const float* mean,
+               const float* scale, const float* beta) {
+  const auto normalize = [=]<typename U>(int64_t at, int64_t length, const U* __restrict from,
+                                         U* __restrict to, const U* __restrict other = nullptr) {
+    for (int64_t c = 0; c < length; ++c) {
+      float value = Scaled(static_cast<float>(from[c]) - mean[at + c], scale[at + c], beta[at + c]);
+      if constexpr (kResidual) value += static_cast<float>(other[c]);
+      to[c] = U(kRelu && value <= 0 ? 0.0F : value);
+    }
+  };
   ParallelPieces(e.threads, e.rows, kPieceRows, [=](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
-      InStrips(
-          e.channels,
-          [=]<typename U>(int64_t at, int64_t length, const U* __restrict from, U* __restrict to) {
-            for (int64_t c = 0; c < length; ++c) {
-              const float value =
-                  Scaled(static_cast<float>(from[c]) - mean[at + c], scale[at + c], beta[at + c]);
-              to[c] = U(kRelu && value <= 0 ? 0.0F : value);
-            }
-          },
-          x + r * e.channels, y + r * e.channels);
+      const int64_t at = r * e.channels;
+      if constexpr (kResidual) {
+        InStrips(e.channels, normalize, x + at, y + at, residual + at);
+      } else {
+        InStrips(e.channels, normalize, x + at, y + at);
+      }
     }
   });
 }
 
+// The residual is the last operand.
 template <typename T>
 void NormalizeInto(const Extent& e, const Operands& operands, const float* mean,
                    const float* variance) {
-  const T* x = operands.input<T>(0);
-  T* y = operands.output<T>(0);
   float* scale = e.first_of(operands, e.pieces());
   Scales(e, e.has_gamma ? operands.input<float>(1) : nullptr, variance, scale);
   const float* beta = e.BetaOf(operands, e.has_gamma ? 2 : 1);
-  e.relu ? Normalize<T, true>(e, x, y, mean, scale, beta)
-         : Normalize<T, false>(e, x, y, mean, scale, beta);
+  const auto normalize = e.residual
+                             ? (e.relu ? Normalize<T, true, true> : Normalize<T, false, true>)
+                         : e.relu ? Normalize<T, true, false>
+                                  : Normalize<T, false, false>;
+  normalize(e, operands.input<T>(0), operands.input<T>(operands.inputs.size() - 1),
+            operands.output<T>(0), mean, scale, beta);
 }
 
 // By channel, what decides whether relu let an element pass.
@@ -303,7 +312,8 @@ StatusOr<std::unique_ptr<Kernel>> BindBatchNormInferenceGradient(BindContext& co
           Scales(e, e.has_gamma ? operands.input<float>(1) : nullptr,
                  operands.input<float>(e.has_gamma ? 2 : 1), scale);
           std::fill_n(zeros, e.channels, 0.0F);
-          Normalize<T, false>(e, operands.input<T>(0), operands.output<T>(0), zeros, scale, zeros);
+          Normalize<T, false, false>(e, operands.input<T>(0), nullptr, operands.output<T>(0), zeros,
+                                     scale, zeros);
         },
         e.workspace_bytes());
   });

@@ -11,7 +11,7 @@ BatchNormShape NormShapeOf(const BindContext& context) {
   const auto& attributes = context.attributes<graph::BatchNormAttributes>();
   const graph::Shape& x = context.input(0).shape;
   return {graph::Elements(x) / x.back(), x.back(), static_cast<float>(attributes.epsilon),
-          attributes.activation == graph::Activation::kRelu};
+          attributes.activation == graph::Activation::kRelu, attributes.residual};
 }
 
 // Where gamma and beta, or their gradients, stand among the operands; 0, where x and dx are: there
@@ -35,37 +35,46 @@ const float* InputOrNone(const Operands& o, size_t i) {
 }
 float* OutputOrNone(const Operands& o, size_t i) { return i == 0 ? nullptr : o.output<float>(i); }
 
+// Of the forward pass: the residual is the last operand.
+template <typename T>
+BatchNormOperands<T> ForwardOperands(const BatchNormShape& shape, const NormPlaces& at,
+                                     const Operands& o) {
+  return {.x = o.input<T>(0),
+          .residual = shape.residual ? o.input<T>(o.inputs.size() - 1) : nullptr,
+          .gamma = InputOrNone(o, at.gamma),
+          .beta = InputOrNone(o, at.beta),
+          .y = o.output<T>(0),
+          .workspace = o.workspace};
+}
+
 }  // namespace
 
-// x [gamma] [beta] -> y mean variance
+// x [gamma] [beta] [residual] -> y mean variance
 StatusOr<std::unique_ptr<Kernel>> BindBatchNorm(const BindContext& context) {
   const BatchNormShape shape = NormShapeOf(context);
   const NormPlaces at = PlacesIn(context, 1);
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch(
         [=](const Operands& o, cudaStream_t stream) {
-          return FromCuda(
-              LaunchBatchNorm(shape, o.input<T>(0), InputOrNone(o, at.gamma),
-                              InputOrNone(o, at.beta), o.output<T>(0), o.output<float>(1),
-                              o.output<float>(2), o.workspace, stream),
-              "batch_norm");
+          return FromCuda(LaunchBatchNorm(shape, ForwardOperands<T>(shape, at, o),
+                                          o.output<float>(1), o.output<float>(2), stream),
+                          "batch_norm");
         },
         BatchNormWorkspace(shape, sizeof(T)));
   });
 }
 
-// x [gamma] [beta] mean variance -> y
+// x [gamma] [beta] mean variance [residual] -> y
 StatusOr<std::unique_ptr<Kernel>> BindBatchNormInference(const BindContext& context) {
   const BatchNormShape shape = NormShapeOf(context);
   const NormPlaces at = PlacesIn(context, 1);
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch(
         [=](const Operands& o, cudaStream_t stream) {
-          return FromCuda(LaunchBatchNormInference(shape, o.input<T>(0), InputOrNone(o, at.gamma),
-                                                   InputOrNone(o, at.beta), o.input<float>(at.end),
-                                                   o.input<float>(at.end + 1), o.output<T>(0),
-                                                   o.workspace, stream),
-                          "batch_norm_inference");
+          return FromCuda(
+              LaunchBatchNormInference(shape, ForwardOperands<T>(shape, at, o),
+                                       o.input<float>(at.end), o.input<float>(at.end + 1), stream),
+              "batch_norm_inference");
         },
         BatchNormWorkspace(shape, sizeof(T)));
   });
@@ -74,7 +83,7 @@ StatusOr<std::unique_ptr<Kernel>> BindBatchNormInference(const BindContext& cont
 // dy [gamma] variance -> dx
 StatusOr<std::unique_ptr<Kernel>> BindBatchNormInferenceGradient(const BindContext& context) {
   BatchNormShape shape = NormShapeOf(context);
-  shape.relu = false;
+  shape.relu = shape.residual = false;
   const bool scale = context.attributes<graph::BatchNormAttributes>().scale;
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch(

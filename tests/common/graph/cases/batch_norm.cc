@@ -42,6 +42,18 @@ OpCase NormTraining(const char* what, const BatchNormAttributes& attributes, con
   return made;
 }
 
+// With another operand that is added, at the end.
+OpCase WithResidual(OpCase made) {
+  std::visit(
+      []<typename Op>(Op& op) {
+        if constexpr (std::is_base_of_v<BatchNormAttributes, Op>) op.residual = true;
+      },
+      made.kind);
+  made.inputs.push_back(made.inputs[0]);
+  made.forward_only = true;
+  return made;
+}
+
 OpCase NormGradient(const char* what, const BatchNormAttributes& attributes, const Shape& x) {
   const TensorType channels = {{x.back()}};
   OpCase made = {.what = what,
@@ -104,6 +116,10 @@ std::vector<OpCase> BatchNormCases() {
       NormTraining("one channel", plain, {5000, 1}),
       NormTraining("relu, one row", relu, {1, 1, 1, 40}),
       offset,
+      WithResidual(NormTraining("residual", plain, {9, 8, 7, 19})),
+      WithResidual(NormTraining("residual, relu", relu, {3, 3, 2, 3})),
+      WithResidual(NormTraining("residual, relu, several pieces of rows", relu, {40, 9, 9, 64})),
+      WithResidual(NormTraining("residual, relu, several tiles of channels", relu, {1100, 100})),
       NormGradient("relu, several pieces of rows", relu, {40, 9, 9, 64}),
       NormGradient("several tiles of channels", plain, {1100, 100}),
       NormGradient("several pieces of rows", plain, {40, 9, 9, 64}),
@@ -125,6 +141,8 @@ std::vector<OpCase> BatchNormCases() {
       NormInference("neither gamma nor beta", bare, {3, 5, 7, 19}),
       NormInference("several pieces of rows", plain, {40, 9, 9, 64}),
       NormInference("relu, odd channels", relu, {3, 5, 7, 19}),
+      WithResidual(NormInference("residual, relu, several pieces of rows", relu, {40, 9, 9, 64})),
+      WithResidual(NormInference("residual, odd channels", plain, {3, 5, 7, 19})),
       NormInference("few elements", plain, {2, 3, 2, 3}),
       NormInference("few elements, neither gamma nor beta", bare, {2, 3, 2, 3}),
       NormInferenceGradient("several pieces of rows", plain, {40, 9, 9, 64}),

@@ -182,5 +182,18 @@ TEST_CASE("OpTable: a fused batch_norm_gradient needs beta, another refuses it")
   CHECK(Infer(BatchNormGradient{{.activation = Activation::kRelu, .center = false}}, five).ok());
 }
 
+TEST_CASE("OpTable: a batch_norm with a residual wants gamma, beta and one like x") {
+  std::vector<TensorType> inputs = {{{4, 2}}, {{2}}, {{2}}, {{4, 2}}};
+  const BatchNormAttributes attributes = {.residual = true};
+  CHECK(Infer(BatchNorm{attributes}, inputs).ok());
+  CHECK_FALSE(Infer(BatchNorm{}, inputs).ok());
+  inputs[3] = {{4, 1}};
+  CHECK(ErrorOf(Infer(BatchNorm{attributes}, inputs)) ==
+        "layer (batch_norm): expected residual of shape (4, 2), got (4, 1)");
+  CHECK(
+      ErrorOf(Infer(BatchNorm{{.center = false, .residual = true}}, {{{4, 2}}, {{2}}, {{4, 2}}})) ==
+      "layer (batch_norm): an add is folded only where there are gamma and beta");
+}
+
 }  // namespace
 }  // namespace ringmaster::graph

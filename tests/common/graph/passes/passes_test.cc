@@ -21,6 +21,8 @@ Program Built(StatusOr<Program> program) {
 std::vector<Program> Programs() {
   return {Built(testing::SmallConvolutional(Mode::kTraining, 3)),
           Built(testing::SmallConvolutional(Mode::kInference, 3)),
+          Built(testing::SmallResidual(Mode::kTraining, 3)),
+          Built(testing::SmallResidual(Mode::kInference, 3)),
           Built(testing::SmallPerceptron(Mode::kTraining, 4)),
           Built(testing::SmallPerceptron(Mode::kInference, 4)),
           Built(testing::SmallShared(Mode::kTraining, 3)),
@@ -90,6 +92,50 @@ TEST_CASE("Fusion: batch_norm takes relu and its mask over, conv2d keeps the mas
     CHECK(program.graph.value(node.inputs[5]).name == "bn1/beta");
     CHECK(node.as<BatchNormGradient>()->activation == Activation::kRelu);
   }
+}
+
+// What the batch_norms with a residual read as it.
+std::vector<std::string> ResidualsOf(const Program& program) {
+  std::vector<std::string> names;
+  for (const Node& node : program.graph.nodes()) {
+    const auto* norm = node.attributes<BatchNormAttributes>();
+    if (norm == nullptr || !norm->residual || node.as<BatchNormGradient>() != nullptr) continue;
+    names.push_back(node.name + " + " + program.graph.value(node.inputs.back()).name);
+  }
+  return names;
+}
+
+TEST_CASE("Fusion: a batch_norm takes an add over, and the relu behind it") {
+  for (const Mode mode : {Mode::kTraining, Mode::kInference}) {
+    Program program = Built(testing::SmallResidual(mode, 2));
+    const int sums = mode == Mode::kTraining ? 3 : 0;  // of gradients of the blocks' inputs
+    CHECK(Count(program, "add") == 3 + sums);
+    FuseActivations(&program);
+    CHECK(Count(program, "add") == sums);
+    CHECK(ResidualsOf(program) == std::vector<std::string>{"first/bn + stem/bn",
+                                                           "both/bn + shortcut/bn",
+                                                           "last/bn + both/bn"});
+  }
+}
+
+TEST_CASE("Fusion: an add stays where its batch_norm has another reader or the shapes differ") {
+  GraphBuilder builder(2);
+  const ValueId x = builder.Input(4, 3, 2);
+  const ValueId read_twice = builder.Add("twice", layers::BatchNorm{}, x);
+  ValueId sum = builder.Add("sum", Add{}, {read_twice, x});
+  sum = builder.Add("again", Add{}, {read_twice, sum});
+  const ValueId bare = builder.Add("bare", layers::BatchNorm{.scale = false}, x);
+  sum = builder.Add("bare/add", Add{}, {bare, sum});
+  const ValueId small = builder.Add("pool", GlobalAveragePool{.keep_dims = true}, x);
+  const ValueId wide = builder.Add("wide", layers::BatchNorm{}, x);
+  sum = builder.Add("wide/add", Add{}, {builder.Add("broadcast", Add{}, {wide, small}), sum});
+  sum = builder.Add("flatten", layers::Flatten{}, sum);
+  testing::AddClassifierOutputs(builder, builder.Add("fc", layers::Dense{.units = 3}, sum));
+  Program program = Built(builder.Finish());
+  const auto before = RunResults(program);
+  FuseActivations(&program);
+  CHECK(ResidualsOf(program).empty());
+  CHECK(RunResults(program) == before);
 }
 
 TEST_CASE("Fusion: a relu whose input has another reader stays") {

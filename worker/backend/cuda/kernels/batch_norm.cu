@@ -143,27 +143,36 @@ __global__ void __launch_bounds__(kNormThreads)
   scale[channel] = ScaleOf(gamma, variance[channel], epsilon, channel);
 }
 
-// y = (x - mean) scale + beta, clamped at 0 where there is an activation; mean and beta may be
-// nullptr: 0.
-template <typename T, int kWidth, bool kRelu>
+// mean and beta may be nullptr: 0.
+template <typename T>
+struct Normalization {
+  const T *x, *residual;
+  const float *mean, *scale, *beta;
+  T* y;
+};
+
+// y = (x - mean) scale + beta, plus the residual where there is one, clamped at 0 where there is an
+// activation.
+template <typename T, int kWidth, bool kRelu, bool kResidual>
 __global__ void __launch_bounds__(kNormThreads)
-    NormalizeRows(ChannelTiles tiles, const T* __restrict__ x, const float* __restrict__ mean,
-                  const float* __restrict__ scale, const float* __restrict__ beta,
-                  T* __restrict__ y) {
+    NormalizeRows(ChannelTiles tiles, Normalization<T> n) {
   constexpr int kRows = 4;
   const TilePlace place(tiles, gridDim.x - 1 - blockIdx.x);
   if (!place.inside) return;
-  const auto means = LoadOrZero<kWidth>(mean, place.channel);
-  const auto scales = LoadPack<kWidth>(scale + place.channel);
-  const auto betas = LoadOrZero<kWidth>(beta, place.channel);
+  const auto means = LoadOrZero<kWidth>(n.mean, place.channel);
+  const auto scales = LoadPack<kWidth>(n.scale + place.channel);
+  const auto betas = LoadOrZero<kWidth>(n.beta, place.channel);
   const int64_t lanes = tiles.lanes();
   for (int64_t row = place.row; row < place.end; row += lanes * kRows) {
     const int64_t at = row * tiles.channels + place.channel;
     Pack<T, kWidth> in[kRows] = {};
+    Pack<T, kWidth> other[kResidual ? kRows : 1] = {};
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      if (row + i * lanes < place.end) {
-        in[i] = LoadPack<kWidth>(x + at + i * lanes * tiles.channels);
+      if (row + i * lanes >= place.end) continue;
+      in[i] = LoadPack<kWidth>(n.x + at + i * lanes * tiles.channels);
+      if constexpr (kResidual) {
+        other[i] = LoadPack<kWidth>(n.residual + at + i * lanes * tiles.channels);
       }
     }
 #pragma unroll
@@ -172,36 +181,37 @@ __global__ void __launch_bounds__(kNormThreads)
       Pack<T, kWidth> out;
 #pragma unroll
       for (int c = 0; c < kWidth; ++c) {
-        const float value = Scaled(in[i].get(c), means.get(c), scales.get(c), betas.get(c));
+        float value = Scaled(in[i].get(c) - means.get(c), scales.get(c), betas.get(c));
+        if constexpr (kResidual) value += other[i].get(c);
         out.set(c, kRelu && value <= 0 ? 0.0F : value);
       }
-      StorePack<kWidth>(out, y + at + i * lanes * tiles.channels);
+      StorePack<kWidth>(out, n.y + at + i * lanes * tiles.channels);
     }
   }
 }
 
 template <typename T, int kWidth>
-cudaError_t Normalize(const BatchNormShape& shape, const T* x, const float* mean,
-                      const float* scale, const float* beta, T* y, cudaStream_t stream) {
+cudaError_t Normalize(const BatchNormShape& shape, const Normalization<T>& n, cudaStream_t stream) {
   const ChannelTiles tiles = CutForRows(shape, kWidth);
-  const auto kernel = shape.relu ? NormalizeRows<T, kWidth, true> : NormalizeRows<T, kWidth, false>;
-  return Enqueue(kernel, tiles.blocks(), dim3(kNormThreads), stream, tiles, x, mean, scale, beta,
-                 y);
+  const auto kernel = shape.residual ? (shape.relu ? NormalizeRows<T, kWidth, true, true>
+                                                   : NormalizeRows<T, kWidth, false, true>)
+                      : shape.relu   ? NormalizeRows<T, kWidth, true, false>
+                                     : NormalizeRows<T, kWidth, false, false>;
+  return Enqueue(kernel, tiles.blocks(), dim3(kNormThreads), stream, tiles, n);
 }
 
 template <typename T, int kWidth>
-cudaError_t TrainingForward(const BatchNormShape& shape, const T* x, const float* gamma,
-                            const float* beta, T* y, float* mean, float* variance, void* workspace,
-                            cudaStream_t stream) {
+cudaError_t TrainingForward(const BatchNormShape& shape, const BatchNormOperands<T>& o, float* mean,
+                            float* variance, cudaStream_t stream) {
   const ChannelTiles tiles = CutForSums(shape, kWidth);
-  const BatchNormScratch scratch(tiles, workspace);
+  const BatchNormScratch scratch(tiles, o.workspace);
   cudaError_t error = Enqueue(PieceMoments<T, kWidth>, tiles.blocks(), dim3(kNormThreads), stream,
-                              tiles, x, scratch.pieces);
+                              tiles, o.x, scratch.pieces);
   if (error != cudaSuccess) return error;
   error = Enqueue(FinishMoments, FinishBlocks(shape), dim3(kFinishChannels, kFinishLanes), stream,
-                  tiles, shape.epsilon, scratch.pieces, gamma, mean, variance, scratch.scale);
+                  tiles, shape.epsilon, scratch.pieces, o.gamma, mean, variance, scratch.scale);
   if (error != cudaSuccess) return error;
-  return Normalize<T, kWidth>(shape, x, mean, scratch.scale, beta, y, stream);
+  return Normalize<T, kWidth>(shape, {o.x, o.residual, mean, scratch.scale, o.beta, o.y}, stream);
 }
 
 }  // namespace
@@ -212,43 +222,48 @@ size_t BatchNormWorkspace(const BatchNormShape& shape, size_t element_bytes) {
 }
 
 template <typename T>
-cudaError_t LaunchBatchNorm(const BatchNormShape& shape, const T* x, const float* gamma,
-                            const float* beta, T* y, float* mean, float* variance, void* workspace,
-                            cudaStream_t stream) {
+cudaError_t LaunchBatchNorm(const BatchNormShape& shape, const BatchNormOperands<T>& operands,
+                            float* mean, float* variance, cudaStream_t stream) {
   const bool single = BatchNormWidth(shape, kPackWidth<T>) == 1;
   const auto forward = single ? TrainingForward<T, 1> : TrainingForward<T, kPackWidth<T>>;
-  return forward(shape, x, gamma, beta, y, mean, variance, workspace, stream);
+  return forward(shape, operands, mean, variance, stream);
 }
 
 template <typename T>
-cudaError_t LaunchBatchNormInference(const BatchNormShape& shape, const T* x, const float* gamma,
-                                     const float* beta, const float* mean, const float* variance,
-                                     T* y, void* workspace, cudaStream_t stream) {
-  auto* const scale = static_cast<float*>(workspace);
+cudaError_t LaunchBatchNormInference(const BatchNormShape& shape,
+                                     const BatchNormOperands<T>& operands, const float* mean,
+                                     const float* variance, cudaStream_t stream) {
+  auto* const scale = static_cast<float*>(operands.workspace);
   const cudaError_t error =
       Enqueue(Scales, CeilDiv(shape.channels, kNormThreads), dim3(kNormThreads), stream,
-              shape.channels, shape.epsilon, gamma, variance, scale);
+              shape.channels, shape.epsilon, operands.gamma, variance, scale);
   if (error != cudaSuccess) return error;
   const bool single = BatchNormWidth(shape, kPackWidth<T>) == 1;
   const auto normalize = single ? Normalize<T, 1> : Normalize<T, kPackWidth<T>>;
-  return normalize(shape, x, mean, scale, beta, y, stream);
+  return normalize(shape, {operands.x, operands.residual, mean, scale, operands.beta, operands.y},
+                   stream);
 }
 
 template <typename T>
 cudaError_t LaunchBatchNormInferenceGradient(const BatchNormShape& shape, const T* dy,
                                              const float* gamma, const float* variance, T* dx,
                                              void* workspace, cudaStream_t stream) {
-  return LaunchBatchNormInference<T>(shape, dy, gamma, nullptr, nullptr, variance, dx, workspace,
-                                     stream);
+  const BatchNormOperands<T> operands = {.x = dy,
+                                         .residual = nullptr,
+                                         .gamma = gamma,
+                                         .beta = nullptr,
+                                         .y = dx,
+                                         .workspace = workspace};
+  return LaunchBatchNormInference<T>(shape, operands, nullptr, variance, stream);
 }
 
-#define RING_INSTANTIATE_NORM(T)                                                               \
-  template cudaError_t LaunchBatchNorm(const BatchNormShape&, const T*, const float*,          \
-                                       const float*, T*, float*, float*, void*, cudaStream_t); \
-  template cudaError_t LaunchBatchNormInference(const BatchNormShape&, const T*, const float*, \
-                                                const float*, const float*, const float*, T*,  \
-                                                void*, cudaStream_t);                          \
-  template cudaError_t LaunchBatchNormInferenceGradient(                                       \
+#define RING_INSTANTIATE_NORM(T)                                                                   \
+  template cudaError_t LaunchBatchNorm(const BatchNormShape&, const BatchNormOperands<T>&, float*, \
+                                       float*, cudaStream_t);                                      \
+  template cudaError_t LaunchBatchNormInference(const BatchNormShape&,                             \
+                                                const BatchNormOperands<T>&, const float*,         \
+                                                const float*, cudaStream_t);                       \
+  template cudaError_t LaunchBatchNormInferenceGradient(                                           \
       const BatchNormShape&, const T*, const float*, const float*, T*, void*, cudaStream_t);
 RING_INSTANTIATE_NORM(float)
 RING_INSTANTIATE_NORM(__nv_bfloat16)

@@ -15,23 +15,31 @@ struct BatchNormShape {
   int64_t rows;
   int64_t channels;
   float epsilon;
-  bool relu;
+  bool relu, residual;
 };
 
 // Scratch of each function below that takes one, in bytes, for elements of `element_bytes`.
 size_t BatchNormWorkspace(const BatchNormShape& shape, size_t element_bytes);
 
+// The residual is read where the shape has one only.
+template <typename T>
+struct BatchNormOperands {
+  const T *x, *residual;
+  const float *gamma, *beta;
+  T* y;
+  void* workspace;
+};
+
 // mean and variance (biased) of x by channel, then y.
 template <typename T>
-cudaError_t LaunchBatchNorm(const BatchNormShape& shape, const T* x, const float* gamma,
-                            const float* beta, T* y, float* mean, float* variance, void* workspace,
-                            cudaStream_t stream);
+cudaError_t LaunchBatchNorm(const BatchNormShape& shape, const BatchNormOperands<T>& operands,
+                            float* mean, float* variance, cudaStream_t stream);
 
 // y by given statistics.
 template <typename T>
-cudaError_t LaunchBatchNormInference(const BatchNormShape& shape, const T* x, const float* gamma,
-                                     const float* beta, const float* mean, const float* variance,
-                                     T* y, void* workspace, cudaStream_t stream);
+cudaError_t LaunchBatchNormInference(const BatchNormShape& shape,
+                                     const BatchNormOperands<T>& operands, const float* mean,
+                                     const float* variance, cudaStream_t stream);
 
 // dx of y by given statistics; it does without the activation.
 template <typename T>

@@ -15,9 +15,9 @@ struct GradientMask {
   Pack<float, kWidth> means, scales, betas;
 
   // dy, 0 where y, as it was stored in T, is not above 0.
-  __device__ __forceinline__ float Masked(float dy, float x, int c) const {
+  __device__ __forceinline__ float Masked(float dy, float deviation, int c) const {
     if constexpr (!kRelu) return dy;
-    const float y = Scaled(x, means.get(c), scales.get(c), betas.get(c));
+    const float y = Scaled(deviation, scales.get(c), betas.get(c));
     return y <= kRoundsToZero<T> ? 0.0F : dy;
   }
 };
@@ -122,10 +122,10 @@ __global__ void __launch_bounds__(kNormGradientThreads, 2)
         if (i >= n) break;
 #pragma unroll
         for (int c = 0; c < kWidth; ++c) {
-          const float x = rows.x[i].get(c);
-          const float gradient = mask.Masked(rows.dy[i].get(c), x, c);
+          const float deviation = rows.x[i].get(c) - mask.means.get(c);
+          const float gradient = mask.Masked(rows.dy[i].get(c), deviation, c);
           sum[c] += gradient;
-          product[c] = fmaf(gradient, x - mask.means.get(c), product[c]);
+          product[c] = fmaf(gradient, deviation, product[c]);
         }
       }
     }
@@ -205,10 +205,10 @@ __global__ void __launch_bounds__(kNormGradientThreads, 2)
       Pack<T, kWidth> out;
 #pragma unroll
       for (int c = 0; c < kWidth; ++c) {
-        const float x = rows.x[i].get(c);
-        const float gradient = mask.Masked(rows.dy[i].get(c), x, c);
+        const float deviation = rows.x[i].get(c) - mask.means.get(c);
+        const float gradient = mask.Masked(rows.dy[i].get(c), deviation, c);
         const float centred = fmaf(mask.scales.get(c), gradient, -offsets.get(c));
-        out.set(c, fmaf(-slopes.get(c), x - mask.means.get(c), centred));
+        out.set(c, fmaf(-slopes.get(c), deviation, centred));
       }
       StorePack<kWidth>(out, g.dx + at + i * stride);
     }

@@ -42,10 +42,10 @@ __device__ Pack<float, kWidth> LoadOrZero(const float* from, int64_t channel) {
   return from == nullptr ? Pack<float, kWidth>{} : LoadPack<kWidth>(from + channel);
 }
 
-// What x becomes before the activation: the same operations wherever it is asked for, so the same
-// bits.
-__device__ __forceinline__ float Scaled(float x, float mean, float scale, float beta) {
-  return fmaf(x - mean, scale, beta);
+// What x, of that deviation from its mean, becomes before the activation: the same operations
+// wherever it is asked for, so the same bits.
+__device__ __forceinline__ float Scaled(float deviation, float scale, float beta) {
+  return fmaf(deviation, scale, beta);
 }
 
 // Two vectors of channels for each piece, then what the applying pass reads.
