@@ -143,7 +143,7 @@ TEST_CASE("cuDNN convolution: an engine written down makes the plan of the candi
 }
 
 TEST_CASE("cuDNN convolution: a plan that is written down is restored without its engine's name") {
-  const CudnnDescriptor properties = H200();
+  const CudnnDescriptor properties = AbsentH200();
   const CudnnTarget target = {.properties = &properties};
   for (const auto pass : {ConvolutionPass::kForward, ConvolutionPass::kInputGradient,
                           ConvolutionPass::kWeightGradient}) {
@@ -163,7 +163,7 @@ TEST_CASE("cuDNN convolution: a plan that is written down is restored without it
 }
 
 TEST_CASE("cuDNN convolution: made side by side the plans are those made one by one") {
-  const CudnnDescriptor properties = H200();
+  const CudnnDescriptor properties = AbsentH200();
   const CudnnTarget target = {.properties = &properties};
   std::vector<PlanRequest> requests;
   for (const auto& [name, shape] : ZooShapes()) {
