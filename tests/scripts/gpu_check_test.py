@@ -11,6 +11,11 @@ import sys
 import tempfile
 import unittest
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "bench"))
+
+import vs_pytorch  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LONGEST_STAGE = 480
 LIBRARIES = ("libcublasLt.so.13", "libcudnn.so.9")
@@ -222,6 +227,26 @@ class OnAHost(unittest.TestCase):
         self.host.run("--stage", "tune", "--stage", "zoo", "--only", "*resnet20*")
         self.assertTrue(self.host.calls()[-1].endswith(f" {self.host.folder}/logs/kernel_table.txt"))
 
+    def test_a_benchmark_s_line_has_its_figures(self):
+        self.host.program("bench/train", "#!/usr/bin/env bash\necho 'a case'; echo '  images/s  median 1,000'; echo '  start 1 s'\n")
+        self.host.program("tools/python", "#!/usr/bin/env bash\n[ \"$1\" != -c ] || exec echo True\n"
+                          "echo '| images/s | ours |'; echo '|---|---|'; echo '| float32 | 1 |'; echo '| mixed_bfloat16 | 2 |'; echo a note\n")
+        self.host.run("--only", "bench/*", "--stage", "zoo", "--stage", "compare")
+        self.assertEqual({line for _, _, line in self.host.results()},
+                         {"images/s median 1,000", "| float32 | 1 |;| mixed_bfloat16 | 2 |"})
+
+    def test_pytorch_is_compared_with_options_that_there_are(self):
+        self.host.program("tools/python", FAKE.replace("\n", '\n[ "$1" != -c ] || exec echo True\n', 1))
+        stages_of_it = [word for name in stages() if name.startswith("compare") for word in ("--stage", name)]
+        status, said, _ = self.host.run(*stages_of_it)
+        self.assertEqual(status, 0, said)
+        prefix = f"python {self.host.folder}/bench/vs_pytorch.py "
+        calls = [call.removeprefix(prefix) for call in self.host.calls() if call.startswith(prefix)]
+        self.assertEqual(len(calls), sum(len(stages()[name][1]) for name in stages_of_it[1::2]))
+        for call in calls:
+            options = vs_pytorch.arguments(call.split())
+            self.assertEqual((options.device, options.shards, options.suite), ("cuda", [1], None), call)
+
     def test_what_is_missing_is_said(self):
         for name in ("cuda_runtime_test", "cuda_backend_test"):
             (self.host.folder / "bin" / name).unlink()
@@ -239,5 +264,4 @@ class OnAHost(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    sys.dont_write_bytecode = True
     unittest.main()

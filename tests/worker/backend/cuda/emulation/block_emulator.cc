@@ -2,6 +2,7 @@
 
 #include <ucontext.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -15,12 +16,19 @@ constexpr size_t kWarp = 32;
 
 enum class State : uint8_t { kReady, kAtBarrier, kAtWarpBarrier, kAtShuffle, kDone };
 
+// What a thread gave to the others: whoever gives again has seen everybody at the last one, and so
+// everybody has taken what was given before that.
+struct Gifts {
+  std::array<uint64_t, 2> values = {};
+  size_t count = 0;
+};
+
 struct Fiber {
   ucontext_t context;
   std::unique_ptr<char[]> stack;
   uint3 thread = {};
   State state = State::kDone;
-  uint64_t given = 0;  // to a shuffle or a vote
+  Gifts shuffles, votes;
   ThreadProgress progress;
 };
 
@@ -32,6 +40,7 @@ struct Machine {
   ThreadPlace place;
   Schedule schedule = Schedule::kForward;
   uint32_t blocks = 0;  // of this launch, so far
+  size_t threads = 0;   // of a block
 };
 
 Machine& TheMachine() {
@@ -39,22 +48,54 @@ Machine& TheMachine() {
   return machine;
 }
 
-void Enter() {
-  (*TheMachine().body)();
-  TheMachine().current->state = State::kDone;
-  swapcontext(&TheMachine().current->context, &TheMachine().scheduler);
+// The next ready fiber in the order of the schedule, of those from its place `from` on.
+Fiber* ReadyFrom(size_t from) {
+  Machine& machine = TheMachine();
+  for (size_t i = from; i < machine.threads; ++i) {
+    const bool forward = machine.schedule == Schedule::kForward;
+    Fiber& fiber = machine.fibers[forward ? i : machine.threads - 1 - i];
+    if (fiber.state == State::kReady) return &fiber;
+  }
+  return nullptr;
 }
 
+// Goes on with a fiber, or with the scheduler.
+void SwitchTo(Fiber* fiber, ucontext_t* from) {
+  Machine& machine = TheMachine();
+  if (fiber != nullptr) machine.place.thread = fiber->thread;
+  SetRunningThread(fiber != nullptr ? &fiber->progress : nullptr);
+  machine.current = fiber;
+  swapcontext(from, fiber != nullptr ? &fiber->context : &machine.scheduler);
+}
+
+// The scheduler comes next only when nobody behind this fiber is ready.
 void WaitAs(State state) {
   Machine& machine = TheMachine();
-  machine.current->state = state;
-  swapcontext(&machine.current->context, &machine.scheduler);
+  Fiber* const mine = machine.current;
+  mine->state = state;
+  const auto index = static_cast<size_t>(mine - machine.fibers.data());
+  const bool forward = machine.schedule == Schedule::kForward;
+  SwitchTo(ReadyFrom((forward ? index : machine.threads - 1 - index) + 1), &mine->context);
+}
+
+void Enter() {
+  (*TheMachine().body)();
+  WaitAs(State::kDone);
+}
+
+// Gives, and waits until all others have; the place of what they gave.
+size_t Give(Gifts* gifts, uint64_t value, State state) {
+  const size_t place = gifts->count++ % gifts->values.size();
+  gifts->values[place] = value;
+  WaitAs(state);
+  return place;
 }
 
 void Start(Fiber& fiber, dim3 block, unsigned i) {
   if (!fiber.stack) fiber.stack = std::make_unique<char[]>(kStackBytes);
   fiber.thread = {i % block.x, i / block.x % block.y, i / block.x / block.y};
   fiber.state = State::kReady;
+  fiber.shuffles = fiber.votes = {};
   const auto stack = reinterpret_cast<uintptr_t>(fiber.stack.get());
   fiber.progress = {.block = TheMachine().blocks,
                     .thread = i,
@@ -86,29 +127,20 @@ void Release(size_t first, size_t last) {
 }
 
 // Runs every ready fiber until it waits or is done.
-bool RunReady(size_t threads) {
-  Machine& machine = TheMachine();
-  bool ran = false;
-  for (size_t i = 0; i < threads; ++i) {
-    Fiber& fiber = machine.fibers[machine.schedule == Schedule::kForward ? i : threads - 1 - i];
-    if (fiber.state != State::kReady) continue;
-    machine.current = &fiber;
-    machine.place.thread = fiber.thread;
-    SetRunningThread(&fiber.progress);
-    swapcontext(&machine.scheduler, &fiber.context);
-    SetRunningThread(nullptr);
-    ran = true;
-  }
-  return ran;
+bool RunReady() {
+  Fiber* const first = ReadyFrom(0);
+  if (first != nullptr) SwitchTo(first, &TheMachine().scheduler);
+  return first != nullptr;
 }
 
 void RunBlock(dim3 block) {
   const size_t threads = size_t{block.x} * block.y * block.z;
+  TheMachine().threads = threads;
   std::vector<Fiber>& fibers = TheMachine().fibers;
   if (fibers.size() < threads) fibers.resize(threads);
   for (size_t i = 0; i < threads; ++i) Start(fibers[i], block, static_cast<unsigned>(i));
   while (true) {
-    bool moved = RunReady(threads);
+    bool moved = RunReady();
     for (size_t first = 0; first < threads; first += kWarp) {
       const size_t last = std::min(first + kWarp, threads);
       if (!AllAt(first, last, State::kAtShuffle) && !AllAt(first, last, State::kAtWarpBarrier)) {
@@ -166,26 +198,18 @@ void SyncWarp(unsigned) {
 
 int SyncBlockOr(int value) {
   Machine& machine = TheMachine();
-  const dim3 block = machine.place.block_size;
-  machine.current->given = value != 0 ? 1 : 0;
-  SyncBlock();
+  const size_t place = Give(&machine.current->votes, value != 0 ? 1 : 0, State::kAtBarrier);
+  machine.current->progress.PassBarrier();
   uint64_t any = 0;
-  for (size_t i = 0; i < size_t{block.x} * block.y * block.z; ++i) any |= machine.fibers[i].given;
-  // Nobody gives again before everybody has looked.
-  WaitAs(State::kAtBarrier);
+  for (size_t i = 0; i < machine.threads; ++i) any |= machine.fibers[i].votes.values[place];
   return static_cast<int>(any);
 }
 
 uint64_t ShuffleXorBits(uint64_t value, int lanes) {
-  Machine& machine = TheMachine();
-  Fiber* const mine = machine.current;
-  mine->given = value;
-  WaitAs(State::kAtShuffle);
-  const auto index = static_cast<size_t>(mine - machine.fibers.data());
-  const uint64_t got = machine.fibers[index ^ static_cast<size_t>(lanes)].given;
-  // Nobody gives again before everybody has taken.
-  WaitAs(State::kAtShuffle);
-  return got;
+  const Machine& machine = TheMachine();
+  const size_t place = Give(&machine.current->shuffles, value, State::kAtShuffle);
+  const auto index = static_cast<size_t>(machine.current - machine.fibers.data());
+  return machine.fibers[index ^ static_cast<size_t>(lanes)].shuffles.values[place];
 }
 
 }  // namespace ringmaster::testing

@@ -113,7 +113,7 @@ struct Cell {
 struct Line {
   uint32_t block = 0;  // of shared memory: whose it is
   uintptr_t piece = 0;
-  std::array<Cell, kLineBytes> cells;
+  std::vector<Cell> cells;  // kLineBytes / piece
 };
 
 struct Shadow {
@@ -204,10 +204,11 @@ Line& LineOf(Shadow& shadow, uintptr_t at) {
 // Makes its pieces no larger than `piece`.
 void Split(Line& line, uintptr_t piece) {
   if (line.piece == 0) {
-    std::fill_n(line.cells.begin(), kLineBytes / piece, Cell{});
+    line.cells.assign(kLineBytes / piece, Cell{});
   } else {
+    line.cells.resize(kLineBytes / piece);
     const uintptr_t parts = line.piece / piece;
-    for (uintptr_t i = kLineBytes / piece; i-- > 0;) line.cells[i] = line.cells[i / parts];
+    for (uintptr_t i = line.cells.size(); i-- > 0;) line.cells[i] = line.cells[i / parts];
   }
   line.piece = piece;
 }
@@ -295,7 +296,7 @@ void BeginRaceCheck(const KernelCall& call) {
   shadow.call = call;
   shadow.moments.assign(1, {});
   shadow.used = 0;
-  shadow.line_of.clear();
+  shadow.line_of = {};  // not cleared: that takes as long as the largest launch
   shadow.recent = {};
   shadow.told.clear();
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <catch2/catch.hpp>
+#include <span>
 #include <string_view>
 
 #include "worker/backend/cuda/libraries/cudnn_descriptor.h"

@@ -5,6 +5,8 @@
 // they are planned: in 16 bits a convolution with its bias and activation, and a gradient of
 // weights written in float32. Without one they are planned in the form that stands behind them, and
 // their names are printed.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdio>
