@@ -46,7 +46,8 @@ std::string LoadedCompilerVersion() {
   return known ? fmt::format("{}.{}", major, minor) : "unknown";
 }
 
-// Asked once, before cuDNN has loaded anything: the answer must not change in the life of a process.
+// Asked once, before cuDNN has loaded anything: the answer must not change in the life of a
+// process.
 std::string CompilerVersion() {
   static const std::string version = LoadedCompilerVersion();
   return version;
