@@ -51,8 +51,11 @@ struct BatchNorm : BatchNormAttributes {
 // what of dy passes goes to the residual, too; dy may come as two addends:
 //   x dy mean variance gamma beta y [more_dy] -> dx dgamma dbeta dresidual
 struct BatchNormGradient : BatchNormAttributes {
-  static constexpr OpTraits kTraits = {
-      .name = "batch_norm_gradient", .float32_inputs = 0b111100, .internal = true};
+  static constexpr OpTraits kTraits = {.name = "batch_norm_gradient",
+                                       .float32_inputs = 0b111100,
+                                       .storage = Storage::kInPlace,  // dx where dy lay
+                                       .storage_input = 1,
+                                       .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

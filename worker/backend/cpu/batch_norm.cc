@@ -195,14 +195,14 @@ void PieceGradient(const T* __restrict x, const T* __restrict dy, int64_t rows, 
   }
 }
 
-// dx of one row.
+// dx of one row, which may lie where dy lies.
 template <typename T, bool kRelu>
 void RowGradient(const T* x, const T* dy, T* dx, int64_t channels, const MaskOf& mask,
                  const float* offset, const float* slope) {
   InStrips(
       channels,
-      [=]<typename U>(int64_t at, int64_t length, const U* __restrict x, const U* __restrict dy,
-                      U* __restrict dx) {
+      [=]<typename U>(int64_t at, int64_t length, const U* x, const U* dy, U* dx) {
+#pragma GCC ivdep
         for (int64_t c = 0; c < length; ++c) {
           const float deviation = static_cast<float>(x[c]) - mask.mean[at + c];
           const float gradient =
