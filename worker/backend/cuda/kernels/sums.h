@@ -51,9 +51,10 @@ inline cudaError_t LaunchSum(int64_t count, const double* values, double divisor
 
 // By channel: where a thread stands, and how what the pieces of rows gave is combined.
 
-// Channels, and lanes over the pieces, of a block that combines sums of pieces.
-inline constexpr int kFinishChannels = 32;
-inline constexpr int kFinishLanes = 32;
+// Channels, and lanes over the pieces, of a block that combines sums of pieces. Few channels, whose
+// sums are 32 bytes side by side, so that many lanes share what they wait for.
+inline constexpr int kFinishChannels = 8;
+inline constexpr int kFinishLanes = 128;
 
 // This thread's part of block `block`.
 struct TilePlace {
