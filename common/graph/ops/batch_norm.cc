@@ -44,7 +44,8 @@ std::vector<const char*> ScalesOf(const BatchNormAttributes& attributes) {
   return names;
 }
 
-// The residual, which comes last where there is one; it needs what keeps the places before it.
+// What comes last where there is a residual, that or what its gradient reads; it needs what keeps
+// the places before it.
 Status CheckResidual(const BatchNormAttributes& attributes, OpInputs inputs) {
   if (!attributes.residual) return absl::OkStatus();
   if (!attributes.scale || !attributes.center) {
@@ -101,18 +102,28 @@ Status BatchNorm::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outpu
 
 Status BatchNormGradient::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
   const BatchNormAttributes& attributes = AttributesOf(node);
+  const bool relu = attributes.activation == Activation::kRelu;
+  if (attributes.residual && !relu) {
+    return InvalidArgument("without relu the gradient of the residual is dy");
+  }
   std::vector<const char*> names = {"mean", "variance"};
   if (attributes.scale) names.push_back("gamma");
-  if (attributes.center && attributes.activation == Activation::kRelu) names.push_back("beta");
+  if (attributes.center && relu) names.push_back("beta");
   const size_t count = 2 + names.size();
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, count, count));
+  const size_t most = count + (attributes.residual ? 2 : 0);
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, attributes.residual ? count + 1 : count, most));
   RING_RETURN_IF_ERROR(CheckBatchNormOperands(inputs, 2, names));
   RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[1], inputs[0]));
+  RING_RETURN_IF_ERROR(CheckResidual(attributes, inputs));
+  for (size_t i = count; i < inputs.size(); ++i) {
+    RING_RETURN_IF_ERROR(ExpectSame(i == count ? "y" : "more of dy", inputs[i], inputs[0]));
+  }
   const Shape channels = {inputs[0].shape.back()};
   *outputs = {{inputs[0].shape, inputs[0].dtype}};
   for (const char* name : ScalesOf(attributes)) {
     outputs->push_back({channels, DType::kFloat32, name});
   }
+  if (attributes.residual) outputs->push_back({inputs[0].shape, inputs[0].dtype, "residual"});
   return absl::OkStatus();
 }
 
@@ -160,18 +171,20 @@ Gradients BatchNorm::Gradient(const GradientRequest& request) {
                            node.name);
   }
   const BatchNormAttributes& attributes = AttributesOf(node);
-  if (attributes.residual) {
-    return InvalidArgument("{}: an add is folded in after differentiation", node.name);
-  }
   const Operands at(attributes);
+  BatchNormAttributes own = attributes;
+  own.residual = attributes.residual && attributes.activation == Activation::kRelu;
   Node gradient = {node.name + "/gradient",
-                   BatchNormGradient{attributes},
+                   BatchNormGradient{own},
                    {node.inputs[0], request.output_gradients[0], node.outputs[1], node.outputs[2]}};
   if (attributes.scale) gradient.inputs.push_back(node.inputs[at.gamma]);
   if (attributes.center && attributes.activation == Activation::kRelu) {
     gradient.inputs.push_back(node.inputs[at.beta]);
   }
-  return AddOp(request.graph, std::move(gradient));
+  if (own.residual) gradient.inputs.push_back(node.outputs[0]);
+  RING_ASSIGN_OR_RETURN(auto gradients, AddOp(request.graph, std::move(gradient)));
+  if (attributes.residual && !own.residual) gradients.push_back(request.output_gradients[0]);
+  return gradients;
 }
 
 void BatchNorm::Reference(const ReferenceCall& call) {
@@ -220,10 +233,15 @@ void BatchNormGradient::Reference(const ReferenceCall& call) {
     const double inverse = InverseDeviation(call, call.inputs[3][c]);
     const double gamma = attributes.scale ? call.inputs[4][c] : 1;
     const bool beta = attributes.center && HasRelu(call);
-    const Line line = {mean, gamma * inverse, beta ? call.inputs.back()[c] : 0};
+    const Line line = {mean, gamma * inverse, beta ? call.inputs[attributes.scale ? 5 : 4][c] : 0};
     const auto masked = [&](size_t i) {
-      return HasRelu(call) && line(x[i]) <= 0 ? 0.0 : call.inputs[1][i];
+      const double y = attributes.residual ? call.inputs[6][i] : line(x[i]);
+      if (HasRelu(call) && y <= 0) return 0.0;
+      return call.inputs[1][i] + (call.inputs.size() > 7 ? call.inputs[7][i] : 0);
     };
+    for (size_t i = c; attributes.residual && i < x.size(); i += channels) {
+      call.outputs[3][i] = masked(i);
+    }
     double dgamma = 0;
     double dbeta = 0;
     for (size_t i = c; i < x.size(); i += channels) {

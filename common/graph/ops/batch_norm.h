@@ -46,9 +46,16 @@ struct BatchNorm : BatchNormAttributes {
 
 // x dy mean variance [gamma] [beta] -> dx [dgamma] [dbeta]; beta if and only if there is one and
 // the activation is kRelu
+//
+// With a residual, which there is with kRelu only, y is read instead of computed once more, and
+// what of dy passes goes to the residual, too; dy may come as two addends:
+//   x dy mean variance gamma beta y [more_dy] -> dx dgamma dbeta dresidual
 struct BatchNormGradient : BatchNormAttributes {
-  static constexpr OpTraits kTraits = {
-      .name = "batch_norm_gradient", .float32_inputs = 0b111100, .internal = true};
+  static constexpr OpTraits kTraits = {.name = "batch_norm_gradient",
+                                       .float32_inputs = 0b111100,
+                                       .storage = Storage::kInPlace,  // dx where dy lay
+                                       .storage_input = 1,
+                                       .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

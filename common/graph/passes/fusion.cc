@@ -45,8 +45,8 @@ class FusionPass {
       if (nodes_[i].as<Add>() != nullptr) FoldAdd(static_cast<NodeId>(i));
       if (nodes_[i].as<Relu>() != nullptr) FoldRelu(static_cast<NodeId>(i));
     }
-    for (Node& node : nodes_) {
-      if (node.as<BatchNormGradient>() != nullptr) FoldGradient(&node);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (nodes_[i].as<BatchNormGradient>() != nullptr) FoldGradient(static_cast<NodeId>(i));
     }
     Write();
   }
@@ -112,21 +112,40 @@ class FusionPass {
     Drop(relu);
   }
 
-  void FoldGradient(Node* gradient) {
-    const ValueId dx = gradient->inputs[1];
-    const NodeId statistics = producer(gradient->inputs[2]);
-    if (producer(dx) == kFed || statistics == kFed || !ReadOnce(dx)) return;
-    const Node& mask = at(producer(dx));
-    const Node& forward = at(statistics);
-    const auto* norm = forward.as<BatchNorm>();
-    if (mask.as<ReluGradient>() == nullptr || norm == nullptr || norm->residual ||
-        now(mask.inputs[0]) != forward.outputs[0]) {
+  // Where a batch_norm's gradient reads what passes its relu.
+  void FoldGradient(NodeId id) {
+    const NodeId mask = producer(at(id).inputs[1]);
+    const NodeId statistics = producer(at(id).inputs[2]);
+    if (mask == kFed || statistics == kFed) return;
+    const auto* norm = at(statistics).as<BatchNorm>();
+    if (at(mask).as<ReluGradient>() == nullptr || norm == nullptr ||
+        now(at(mask).inputs[0]) != at(statistics).outputs[0]) {
       return;
     }
-    gradient->as<BatchNormGradient>()->activation = Activation::kRelu;
-    gradient->inputs[1] = mask.inputs[1];
-    if (norm->center) gradient->inputs.push_back(forward.inputs[norm->scale ? 2 : 1]);
-    Drop(producer(dx));
+    const bool residual = norm->residual;
+    if (!residual && !ReadOnce(at(id).inputs[1])) return;
+    auto* attributes = at(id).as<BatchNormGradient>();
+    attributes->activation = Activation::kRelu;
+    attributes->residual = residual;
+    at(id).inputs[1] = at(mask).inputs[1];
+    if (norm->center) at(id).inputs.push_back(at(statistics).inputs[norm->scale ? 2 : 1]);
+    if (!residual) return Drop(mask);
+    at(id).inputs.push_back(at(mask).inputs[0]);
+    at(id).outputs.push_back(at(mask).outputs[0]);
+    Move(id, mask);
+    TakeAddends(&at(id));
+  }
+
+  // dy as two addends, where nobody else wants their sum.
+  void TakeAddends(Node* gradient) {
+    const ValueId dy = gradient->inputs[1];
+    const NodeId sum = producer(dy);
+    if (sum == kFed || at(sum).as<Add>() == nullptr || !ReadOnce(dy)) return;
+    const std::vector<ValueId>& addends = at(sum).inputs;
+    if (!SameType(addends[0], addends[1])) return;
+    gradient->inputs[1] = addends[0];
+    gradient->inputs.push_back(addends[1]);
+    Drop(sum);
   }
 
   void Write() {

@@ -25,6 +25,9 @@ namespace ringmaster::graph {
 // A relu whose input comes from conv2d, dense, batch_norm or batch_norm_inference and has no other
 // reader becomes that node's activation. Where the gradient of such a batch_norm alone reads the
 // relu_gradient, it takes the mask over, which it computes from beta; conv2d and dense keep theirs.
+// That of one with a residual takes the relu_gradient over whoever reads it, which is its
+// residual's gradient then, and an add of two before it that nobody else reads; it runs in its
+// place.
 void FuseActivations(Program* program);
 
 // dead_nodes.cc. Removes the nodes whose results nobody needs.

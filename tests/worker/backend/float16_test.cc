@@ -130,4 +130,15 @@ TEST_CASE("Float16: subnormals stay whatever the float mode") {
   CHECK(back == wide);
 }
 
+TEST_CASE("Storage: the largest float32 that becomes 0") {
+  const auto check = [](auto type) {
+    using T = decltype(type);
+    CHECK(static_cast<float>(T(kRoundsToZero<T>)) == 0);
+    CHECK(static_cast<float>(T(std::nextafter(kRoundsToZero<T>, 1.0F))) > 0);
+  };
+  check(float{});
+  check(BFloat16{});
+  check(Float16{});
+}
+
 }  // namespace ringmaster::cpu

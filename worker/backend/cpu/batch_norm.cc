@@ -195,14 +195,14 @@ void PieceGradient(const T* __restrict x, const T* __restrict dy, int64_t rows, 
   }
 }
 
-// dx of one row.
+// dx of one row, which may lie where dy lies.
 template <typename T, bool kRelu>
 void RowGradient(const T* x, const T* dy, T* dx, int64_t channels, const MaskOf& mask,
                  const float* offset, const float* slope) {
   InStrips(
       channels,
-      [=]<typename U>(int64_t at, int64_t length, const U* __restrict x, const U* __restrict dy,
-                      U* __restrict dx) {
+      [=]<typename U>(int64_t at, int64_t length, const U* x, const U* dy, U* dx) {
+#pragma GCC ivdep
         for (int64_t c = 0; c < length; ++c) {
           const float deviation = static_cast<float>(x[c]) - mask.mean[at + c];
           const float gradient =
@@ -211,6 +211,26 @@ void RowGradient(const T* x, const T* dy, T* dx, int64_t channels, const MaskOf&
         }
       },
       x, dy, dx);
+}
+
+// What of dy, and of its other addend where there is one, passes the relu before whose y the
+// residual was added: the residual's gradient.
+template <typename T>
+void PassRelu(const Operands& operands, int64_t at, int64_t count) {
+  const auto pass = []<typename U>(int64_t, int64_t length, const U* __restrict dy,
+                                   const U* __restrict y, U* __restrict to,
+                                   const U* __restrict more = nullptr) {
+    for (int64_t i = 0; i < length; ++i) {
+      auto gradient = static_cast<float>(dy[i]);
+      if (more != nullptr) gradient += static_cast<float>(more[i]);
+      to[i] = U(static_cast<float>(y[i]) <= 0 ? 0.0F : gradient);
+    }
+  };
+  const T* dy = operands.input<T>(1) + at;
+  const T* y = operands.input<T>(6) + at;
+  T* passed = operands.output<T>(3) + at;
+  if (operands.inputs.size() == 7) return InStrips(count, pass, dy, y, passed);
+  InStrips(count, pass, dy, y, passed, operands.input<T>(7) + at);
 }
 
 struct GradientOperands {
@@ -243,7 +263,7 @@ void CombineGradient(const Extent& e, const Operands& operands, const GradientOp
 template <typename T, bool kRelu>
 void Gradient(const Extent& e, const Operands& operands) {
   const T* x = operands.input<T>(0);
-  const T* dy = operands.input<T>(1);
+  const T* dy = e.residual ? operands.output<T>(3) : operands.input<T>(1);
   T* dx = operands.output<T>(0);
   float* offset = e.first_of(operands, e.pieces());
   float* slope = e.second_of(operands, e.pieces());
@@ -261,6 +281,7 @@ void Gradient(const Extent& e, const Operands& operands) {
   const MaskOf mask = {g.mean, scale, beta};
   ParallelFor(e.threads, e.pieces(), [&](int64_t piece) {
     const int64_t at = piece * kPieceRows * e.channels;
+    if (e.residual) PassRelu<T>(operands, at, e.piece_rows(piece) * e.channels);
     PieceGradient<T, kRelu>(x + at, dy + at, e.piece_rows(piece), e.channels, mask,
                             e.first_of(operands, piece), e.second_of(operands, piece));
   });
@@ -324,7 +345,8 @@ StatusOr<std::unique_ptr<Kernel>> BindBatchNormGradient(BindContext& context) {
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLoop(
         [e](const Operands& operands, const RunKeys&) {
-          e.relu ? Gradient<T, true>(e, operands) : Gradient<T, false>(e, operands);
+          // A residual's gradient has passed the relu once for all.
+          e.relu && !e.residual ? Gradient<T, true>(e, operands) : Gradient<T, false>(e, operands);
         },
         e.workspace_bytes());
   });

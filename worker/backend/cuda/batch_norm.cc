@@ -97,25 +97,31 @@ StatusOr<std::unique_ptr<Kernel>> BindBatchNormInferenceGradient(const BindConte
   });
 }
 
-// x dy mean variance [gamma] [beta, with relu] -> dx [dgamma] [dbeta]
+// x dy mean variance [gamma] [beta, with relu] -> dx [dgamma] [dbeta], or with a residual
+// x dy mean variance gamma beta y [more_dy] -> dx dgamma dbeta dresidual
 StatusOr<std::unique_ptr<Kernel>> BindBatchNormGradient(const BindContext& context) {
   const BatchNormShape shape = NormShapeOf(context);
   const NormPlaces gradients = PlacesIn(context, 1);
   const NormPlaces at = PlacesIn(context, 4);
   const size_t beta = shape.relu ? at.beta : 0;
+  const bool two = context.node.inputs.size() > at.end + 1;
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch(
         [=](const Operands& o, cudaStream_t stream) {
-          const BatchNormGradientOperands<T> operands = {.x = o.input<T>(0),
-                                                         .dy = o.input<T>(1),
-                                                         .gamma = InputOrNone(o, at.gamma),
-                                                         .beta = InputOrNone(o, beta),
-                                                         .mean = o.input<float>(2),
-                                                         .variance = o.input<float>(3),
-                                                         .dx = o.output<T>(0),
-                                                         .dgamma = OutputOrNone(o, gradients.gamma),
-                                                         .dbeta = OutputOrNone(o, gradients.beta),
-                                                         .workspace = o.workspace};
+          const BatchNormGradientOperands<T> operands = {
+              .x = o.input<T>(0),
+              .dy = o.input<T>(1),
+              .more_dy = shape.residual && two ? o.input<T>(at.end + 1) : nullptr,
+              .y = shape.residual ? o.input<T>(at.end) : nullptr,
+              .gamma = InputOrNone(o, at.gamma),
+              .beta = InputOrNone(o, beta),
+              .mean = o.input<float>(2),
+              .variance = o.input<float>(3),
+              .dx = o.output<T>(0),
+              .dresidual = shape.residual ? o.output<T>(gradients.end) : nullptr,
+              .dgamma = OutputOrNone(o, gradients.gamma),
+              .dbeta = OutputOrNone(o, gradients.beta),
+              .workspace = o.workspace};
           return FromCuda(LaunchBatchNormGradient(shape, operands, stream), "batch_norm_gradient");
         },
         BatchNormWorkspace(shape, sizeof(T)));

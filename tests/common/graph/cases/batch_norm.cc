@@ -24,7 +24,7 @@ void AwayFromKink(const OpCase& self, OpCase::Operands* operands) {
     all[2][c] = (2 * std::floor(all[2][c] * 8) + 1) / 16;
     if (!attributes.center) continue;
     const double gamma = attributes.scale ? all[4][c] : 1;
-    double& beta = all.back()[c];
+    double& beta = all[attributes.scale ? 5 : 4][c];
     beta = Round(gamma / std::sqrt(all[3][c] + attributes.epsilon) * std::round(beta * 8) / 8,
                  DType::kFloat32);
   }
@@ -42,7 +42,7 @@ OpCase NormTraining(const char* what, const BatchNormAttributes& attributes, con
   return made;
 }
 
-// With another operand that is added, at the end.
+// With another operand that is added, at the end; or y behind its gradient's.
 OpCase WithResidual(OpCase made) {
   std::visit(
       []<typename Op>(Op& op) {
@@ -50,7 +50,12 @@ OpCase WithResidual(OpCase made) {
       },
       made.kind);
   made.inputs.push_back(made.inputs[0]);
-  made.forward_only = true;
+  return made;
+}
+
+// dy as two addends.
+OpCase OfTwo(OpCase made) {
+  made.inputs.push_back(made.inputs[0]);
   return made;
 }
 
@@ -76,7 +81,7 @@ OpCase NormInference(const char* what, const BatchNormAttributes& attributes, co
           .kind = BatchNormInference{attributes},
           .inputs = std::move(inputs),
           .prepare = attributes.scale ? PositiveVariance<4> : PositiveVariance<2>,
-          .forward_only = attributes.activation != Activation::kNone,
+          .forward_only = attributes.activation != Activation::kNone || Elements(x) > 100,
           .constants = 0b11110};
 }
 
@@ -116,6 +121,7 @@ std::vector<OpCase> BatchNormCases() {
       NormTraining("one channel", plain, {5000, 1}),
       NormTraining("relu, one row", relu, {1, 1, 1, 40}),
       offset,
+      WithResidual(NormTraining("residual, few elements", plain, {2, 3, 5, 3})),
       WithResidual(NormTraining("residual", plain, {9, 8, 7, 19})),
       WithResidual(NormTraining("residual, relu", relu, {3, 3, 2, 3})),
       WithResidual(NormTraining("residual, relu, several pieces of rows", relu, {40, 9, 9, 64})),
@@ -136,6 +142,12 @@ std::vector<OpCase> BatchNormCases() {
       NormGradient("relu, no gamma", relu_no_gamma, {9, 8, 7, 24}),
       NormGradient("relu, no beta", relu_no_beta, {9, 8, 7, 24}),
       NormGradient("relu, neither gamma nor beta", relu_bare, {3, 5, 7, 19}),
+      WithResidual(NormGradient("residual, several pieces of rows", relu, {40, 9, 9, 64})),
+      WithResidual(NormGradient("residual, several tiles of channels", relu, {1100, 100})),
+      WithResidual(NormGradient("residual, odd channels", relu, {3, 5, 7, 19})),
+      OfTwo(WithResidual(NormGradient("residual, two addends", relu, {40, 9, 9, 64}))),
+      OfTwo(WithResidual(NormGradient("residual, two addends, few channels", relu, {9, 8, 7, 4}))),
+      OfTwo(WithResidual(NormGradient("residual, two addends, odd channels", relu, {3, 5, 7, 19}))),
       NormTraining("relu, no gamma", relu_no_gamma, {3, 3, 2, 3}),
       NormTraining("relu, neither gamma nor beta", relu_bare, {3, 3, 2, 3}),
       NormInference("neither gamma nor beta", bare, {3, 5, 7, 19}),

@@ -193,6 +193,18 @@ TEST_CASE("OpTable: a batch_norm with a residual wants gamma, beta and one like 
   CHECK(
       ErrorOf(Infer(BatchNorm{{.center = false, .residual = true}}, {{{4, 2}}, {{2}}, {{4, 2}}})) ==
       "layer (batch_norm): an add is folded only where there are gamma and beta");
+  std::vector<TensorType> gradient = {{{4, 2}}, {{4, 2}}, {{2}}, {{2}}, {{2}}, {{2}}};
+  const BatchNormAttributes relu = {.activation = Activation::kRelu, .residual = true};
+  CHECK_FALSE(Infer(BatchNormGradient{relu}, gradient).ok());
+  for (int more = 1; more <= 2; ++more) {  // y, the other addend of dy
+    gradient.push_back({{4, 2}});
+    const auto outputs = Infer(BatchNormGradient{relu}, gradient);
+    REQUIRE(outputs.ok());
+    REQUIRE(outputs->size() == 4);
+    CHECK(outputs->back().shape == Shape{4, 2});
+  }
+  CHECK(ErrorOf(Infer(BatchNormGradient{attributes}, gradient)) ==
+        "layer (batch_norm_gradient): without relu the gradient of the residual is dy");
 }
 
 }  // namespace

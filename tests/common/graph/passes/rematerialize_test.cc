@@ -103,6 +103,43 @@ TEST_CASE("Rematerialize: every kind of node that runs again has the same result
   }
 }
 
+// Blocks whose batch_norm has a residual once it is fused.
+Program ResidualBlocks(int64_t samples) {
+  GraphBuilder builder(samples);
+  ValueId x = builder.Input(6, 6, 3);
+  x = builder.Add("stem", layers::Conv2d{.filters = 8}, x);
+  for (int i = 0; i < 6; ++i) {
+    const std::string name = fmt::format("block{}", i);
+    ValueId y = builder.Add(name + "/conv", layers::Conv2d{.filters = 8, .bias = false}, x);
+    y = builder.Add(name + "/bn", layers::BatchNorm{}, y);
+    x = builder.Add(name + "/relu", Relu{}, builder.Add(name + "/add", Add{}, {x, y}));
+  }
+  x = builder.Add("pool", GlobalAveragePool{}, x);
+  testing::AddClassifierOutputs(builder, builder.Add("fc", layers::Dense{.units = 3}, x));
+  auto program = builder.Finish();
+  REQUIRE(Message(program.status()) == "");
+  REQUIRE(Message(Differentiate(&*program)) == "");
+  FuseActivations(&*program);
+  return *std::move(program);
+}
+
+TEST_CASE("Rematerialize: a batch_norm with a residual reads it again") {
+  Program program = ResidualBlocks(3);
+  const auto before = ResultsOf(program);
+  Rematerialize(&program);
+  int again = 0;
+  for (const Node& node : program.graph.nodes()) {
+    const auto* norm = node.as<BatchNormInference>();
+    if (norm == nullptr) continue;
+    CHECK(node.name.ends_with("/again"));
+    REQUIRE(norm->residual);
+    CHECK(program.graph.value(node.inputs.back()).shape == Shape{3, 6, 6, 8});
+    ++again;
+  }
+  CHECK(again > 0);
+  CHECK((ResultsOf(program) == before));  // too many numbers to print
+}
+
 TEST_CASE("Rematerialize: a program without a backward pass stays as it is") {
   Program program = Blocks(2);
   program.seeds.clear();

@@ -47,12 +47,13 @@ cudaError_t LaunchBatchNormInferenceGradient(const BatchNormShape& shape, const 
                                              const float* gamma, const float* variance, T* dx,
                                              void* workspace, cudaStream_t stream);
 
-// beta is read where the shape has relu only.
+// beta is read where the shape has relu and no residual; y is where it has one, and dresidual is
+// written. more_dy may be nullptr.
 template <typename T>
 struct BatchNormGradientOperands {
-  const T *x, *dy;
+  const T *x, *dy, *more_dy, *y;
   const float *gamma, *beta, *mean, *variance;
-  T* dx;
+  T *dx, *dresidual;
   float *dgamma, *dbeta;
   void* workspace;
 };

@@ -1,5 +1,7 @@
 // The gradient of batch_norm in two passes over x and dy, which compute once more what its relu let
-// pass: one sums by channel, in two levels like the statistics, the other applies, backwards.
+// pass: one sums by channel, in two levels like the statistics, the other applies, backwards. Where
+// there is a residual, whose gradient is what passes, the first writes that and the second reads
+// it.
 #include "worker/backend/cuda/kernels/batch_norm.h"
 #include "worker/backend/cuda/kernels/batch_norm_tiles.h"
 
@@ -7,43 +9,45 @@ namespace ringmaster::cuda {
 namespace {
 
 constexpr int kNormGradientThreads = ChannelTiles::kThreads;
-constexpr int kNormGradientRows = 4;  // that a thread loads at once
+// What of dy is the gradient behind the activation.
+enum class Passing : uint8_t {
+  kAll,
+  kAgain,         // what passed a relu, whose y is computed once more
+  kWritten,       // what passed by y, which is read; it is written
+  kWrittenOfTwo,  // likewise, of the sum of two addends
+};
+
+// Rows that a thread loads at once, of two arrays or three, or of four.
+template <Passing kPassing>
+inline constexpr int kNormGradientRows = kPassing == Passing::kWrittenOfTwo ? 2 : 4;
 
 // What decides whether relu let an element of one pack of channels pass.
-template <typename T, int kWidth, bool kRelu>
+template <typename T, int kWidth, Passing kPassing>
 struct GradientMask {
   Pack<float, kWidth> means, scales, betas;
 
   // dy, 0 where y, as it was stored in T, is not above 0.
   __device__ __forceinline__ float Masked(float dy, float deviation, int c) const {
-    if constexpr (!kRelu) return dy;
+    if constexpr (kPassing != Passing::kAgain) return dy;
     const float y = Scaled(deviation, scales.get(c), betas.get(c));
     return y <= kRoundsToZero<T> ? 0.0F : dy;
   }
 };
 
-// Some rows of what the gradient reads.
-template <typename T, int kWidth>
-struct GradientRows {
-  Pack<T, kWidth> x[kNormGradientRows] = {};
-  Pack<T, kWidth> dy[kNormGradientRows] = {};
-
-  // Rows at, at + stride, ... of which `n` are there.
-  __device__ __forceinline__ void Load(const T* from_x, const T* from_dy, int64_t at,
-                                       int64_t stride, int64_t n) {
+// Those of `kRows` rows from `from` on that are there.
+template <int kRows, int kWidth, typename T>
+__device__ __forceinline__ void LoadRows(Pack<T, kWidth> (&rows)[kRows], const T* from,
+                                         int64_t stride, int64_t there) {
 #pragma unroll
-    for (int i = 0; i < kNormGradientRows; ++i) {
-      if (i >= n) continue;
-      x[i] = LoadPack<kWidth>(from_x + at + i * stride);
-      dy[i] = LoadPack<kWidth>(from_dy + at + i * stride);
-    }
+  for (int i = 0; i < kRows; ++i) {
+    if (i < there) rows[i] = LoadPack<kWidth>(from + i * stride);
   }
-};
+}
 
-// How many of the rows row, row + lanes, ... lie before `end`; more than kNormGradientRows count as
-// kNormGradientRows.
+// How many of the rows row, row + lanes, ... lie before `end`; more than kRows count as kRows.
+template <int kRows>
 __device__ __forceinline__ int64_t RowsThere(int64_t row, int64_t lanes, int64_t end) {
-  if (row + (kNormGradientRows - 1) * lanes < end) return kNormGradientRows;
+  if (row + (kRows - 1) * lanes < end) return kRows;
   return (end - row + lanes - 1) / lanes;
 }
 
@@ -89,19 +93,23 @@ __device__ __forceinline__ const float* ScalesOfTile(const ChannelTiles& tiles,
 
 template <typename T>
 struct GradientSums {
-  const T *x, *dy;
+  const T *x, *dy, *more_dy, *y;
+  T* passed;
   float epsilon;
   const float *gamma, *beta, *mean, *variance;
   float* pieces;
 };
 
 // Sums of dy and of dy (x - mean) over each piece, by channel.
-template <typename T, int kWidth, bool kRelu>
+template <typename T, int kWidth, Passing kPassing>
 __global__ void __launch_bounds__(kNormGradientThreads, 2)
     PieceGradients(ChannelTiles tiles, GradientSums<T> g) {
+  constexpr int kRows = kNormGradientRows<kPassing>;
+  constexpr bool kOfTwo = kPassing == Passing::kWrittenOfTwo;
+  constexpr bool kWrites = kOfTwo || kPassing == Passing::kWritten;
   const TilePlace place(tiles, blockIdx.x);
-  GradientMask<T, kWidth, kRelu> mask = {};
-  if constexpr (kRelu) {
+  GradientMask<T, kWidth, kPassing> mask = {};
+  if constexpr (kPassing == Passing::kAgain) {
     const float* const scales = ScalesOfTile(tiles, place, g.epsilon, g.gamma, g.variance);
     if (place.inside) {
       mask.scales = LoadPack<kWidth>(scales);
@@ -109,24 +117,37 @@ __global__ void __launch_bounds__(kNormGradientThreads, 2)
     }
   }
   const int64_t lanes = tiles.lanes();
+  const int64_t stride = lanes * tiles.channels;
   float sum[kWidth] = {};
   float product[kWidth] = {};
   if (place.inside) {
     mask.means = LoadPack<kWidth>(g.mean + place.channel);
-    for (int64_t row = place.row; row < place.end; row += lanes * kNormGradientRows) {
-      GradientRows<T, kWidth> rows;
-      const int64_t n = RowsThere(row, lanes, place.end);
-      rows.Load(g.x, g.dy, row * tiles.channels + place.channel, lanes * tiles.channels, n);
+    for (int64_t row = place.row; row < place.end; row += lanes * kRows) {
+      const int64_t at = row * tiles.channels + place.channel;
+      const int64_t n = RowsThere<kRows>(row, lanes, place.end);
+      Pack<T, kWidth> x[kRows] = {}, dy[kRows] = {};
+      Pack<T, kWidth> more_dy[kOfTwo ? kRows : 1] = {}, y[kWrites ? kRows : 1] = {};
+      LoadRows(x, g.x + at, stride, n);
+      LoadRows(dy, g.dy + at, stride, n);
+      if constexpr (kOfTwo) LoadRows(more_dy, g.more_dy + at, stride, n);
+      if constexpr (kWrites) LoadRows(y, g.y + at, stride, n);
 #pragma unroll
-      for (int i = 0; i < kNormGradientRows; ++i) {
+      for (int i = 0; i < kRows; ++i) {
         if (i >= n) break;
+        Pack<T, kWidth> passed;
 #pragma unroll
         for (int c = 0; c < kWidth; ++c) {
-          const float deviation = rows.x[i].get(c) - mask.means.get(c);
-          const float gradient = mask.Masked(rows.dy[i].get(c), deviation, c);
+          const float deviation = x[i].get(c) - mask.means.get(c);
+          float gradient = mask.Masked(dy[i].get(c), deviation, c);
+          if constexpr (kOfTwo) gradient += more_dy[i].get(c);
+          if constexpr (kWrites) {
+            passed.set(c, y[i].get(c) <= 0 ? 0.0F : gradient);
+            gradient = passed.get(c);
+          }
           sum[c] += gradient;
           product[c] = fmaf(gradient, deviation, product[c]);
         }
+        if constexpr (kWrites) StorePack<kWidth>(passed, g.passed + at + i * stride);
       }
     }
   }
@@ -181,32 +202,36 @@ struct GradientApplication {
   T* dx;
 };
 
-template <typename T, int kWidth, bool kRelu>
+template <typename T, int kWidth, Passing kPassing>
 __global__ void __launch_bounds__(kNormGradientThreads, 2)
     ApplyGradient(ChannelTiles tiles, GradientApplication<T> g) {
+  constexpr int kRows = kNormGradientRows<kPassing>;
   const TilePlace place(tiles, gridDim.x - 1 - blockIdx.x);
   if (!place.inside) return;
-  GradientMask<T, kWidth, kRelu> mask = {};
+  GradientMask<T, kWidth, kPassing> mask = {};
   mask.means = LoadPack<kWidth>(g.mean + place.channel);
   mask.scales = LoadPack<kWidth>(g.scale + place.channel);
-  if constexpr (kRelu) mask.betas = LoadOrZero<kWidth>(g.beta, place.channel);
+  if constexpr (kPassing == Passing::kAgain) {
+    mask.betas = LoadOrZero<kWidth>(g.beta, place.channel);
+  }
   const auto offsets = LoadPack<kWidth>(g.offset + place.channel);
   const auto slopes = LoadPack<kWidth>(g.slope + place.channel);
   const int64_t lanes = tiles.lanes();
-  for (int64_t row = place.row; row < place.end; row += lanes * kNormGradientRows) {
-    GradientRows<T, kWidth> rows;
-    const int64_t n = RowsThere(row, lanes, place.end);
+  const int64_t stride = lanes * tiles.channels;
+  for (int64_t row = place.row; row < place.end; row += lanes * kRows) {
     const int64_t at = row * tiles.channels + place.channel;
-    const int64_t stride = lanes * tiles.channels;
-    rows.Load(g.x, g.dy, at, stride, n);
+    const int64_t n = RowsThere<kRows>(row, lanes, place.end);
+    Pack<T, kWidth> x[kRows] = {}, dy[kRows] = {};
+    LoadRows(x, g.x + at, stride, n);
+    LoadRows(dy, g.dy + at, stride, n);
 #pragma unroll
-    for (int i = 0; i < kNormGradientRows; ++i) {
+    for (int i = 0; i < kRows; ++i) {
       if (i >= n) break;
       Pack<T, kWidth> out;
 #pragma unroll
       for (int c = 0; c < kWidth; ++c) {
-        const float deviation = rows.x[i].get(c) - mask.means.get(c);
-        const float gradient = mask.Masked(rows.dy[i].get(c), deviation, c);
+        const float deviation = x[i].get(c) - mask.means.get(c);
+        const float gradient = mask.Masked(dy[i].get(c), deviation, c);
         const float centred = fmaf(mask.scales.get(c), gradient, -offsets.get(c));
         out.set(c, fmaf(-slopes.get(c), deviation, centred));
       }
@@ -215,14 +240,15 @@ __global__ void __launch_bounds__(kNormGradientThreads, 2)
   }
 }
 
-template <typename T, int kWidth, bool kRelu>
+template <typename T, int kWidth, Passing kPassing>
 cudaError_t Gradient(const BatchNormShape& shape, const BatchNormGradientOperands<T>& o,
                      cudaStream_t stream) {
   const ChannelTiles cut = CutForSums(shape, kWidth);
   const BatchNormScratch scratch(cut, o.workspace);
-  const GradientSums<T> sums = {o.x,    o.dy,   shape.epsilon, o.gamma,
-                                o.beta, o.mean, o.variance,    scratch.pieces};
-  cudaError_t error = Enqueue(PieceGradients<T, kWidth, kRelu>, cut.blocks(),
+  const GradientSums<T> sums = {o.x,         o.dy,          o.more_dy,     o.y,
+                                o.dresidual, shape.epsilon, o.gamma,       o.beta,
+                                o.mean,      o.variance,    scratch.pieces};
+  cudaError_t error = Enqueue(PieceGradients<T, kWidth, kPassing>, cut.blocks(),
                               dim3(kNormGradientThreads), stream, cut, sums);
   if (error != cudaSuccess) return error;
   const GradientFinish finish = {scratch.pieces, o.gamma,       o.variance,     o.dgamma,
@@ -230,11 +256,25 @@ cudaError_t Gradient(const BatchNormShape& shape, const BatchNormGradientOperand
   error = Enqueue(FinishGradient, FinishBlocks(shape), dim3(kFinishChannels, kFinishLanes), stream,
                   cut, shape.epsilon, finish);
   if (error != cudaSuccess) return error;
-  const GradientApplication<T> application = {o.x,           o.dy,           o.beta,        o.mean,
-                                              scratch.scale, scratch.offset, scratch.slope, o.dx};
+  constexpr Passing kLeft = kPassing == Passing::kAgain ? Passing::kAgain : Passing::kAll;
+  const GradientApplication<T> application = {o.x,           shape.residual ? o.dresidual : o.dy,
+                                              o.beta,        o.mean,
+                                              scratch.scale, scratch.offset,
+                                              scratch.slope, o.dx};
   const ChannelTiles tiles = CutForRows(shape, kWidth);
-  return Enqueue(ApplyGradient<T, kWidth, kRelu>, tiles.blocks(), dim3(kNormGradientThreads),
+  return Enqueue(ApplyGradient<T, kWidth, kLeft>, tiles.blocks(), dim3(kNormGradientThreads),
                  stream, tiles, application);
+}
+
+template <typename T, int kWidth>
+cudaError_t GradientOf(const BatchNormShape& shape, const BatchNormGradientOperands<T>& operands,
+                       cudaStream_t stream) {
+  const auto gradient =
+      shape.residual ? (operands.more_dy != nullptr ? Gradient<T, kWidth, Passing::kWrittenOfTwo>
+                                                    : Gradient<T, kWidth, Passing::kWritten>)
+      : shape.relu   ? Gradient<T, kWidth, Passing::kAgain>
+                     : Gradient<T, kWidth, Passing::kAll>;
+  return gradient(shape, operands, stream);
 }
 
 }  // namespace
@@ -243,10 +283,9 @@ template <typename T>
 cudaError_t LaunchBatchNormGradient(const BatchNormShape& shape,
                                     const BatchNormGradientOperands<T>& operands,
                                     cudaStream_t stream) {
-  const bool single = BatchNormWidth(shape, kPackWidth<T>) == 1;
-  const auto masked = single ? Gradient<T, 1, true> : Gradient<T, kPackWidth<T>, true>;
-  const auto plain = single ? Gradient<T, 1, false> : Gradient<T, kPackWidth<T>, false>;
-  return (shape.relu ? masked : plain)(shape, operands, stream);
+  return BatchNormWidth(shape, kPackWidth<T>) == 1
+             ? GradientOf<T, 1>(shape, operands, stream)
+             : GradientOf<T, kPackWidth<T>>(shape, operands, stream);
 }
 
 template cudaError_t LaunchBatchNormGradient(const BatchNormShape&,

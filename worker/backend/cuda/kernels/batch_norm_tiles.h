@@ -10,10 +10,12 @@
 
 namespace ringmaster::cuda {
 
-// Blocks of the passes that sum, and of those that apply: enough to fill the largest GPUs, few
-// enough that the sums of pieces are soon combined. Constants, so that bits depend on shapes alone.
-inline constexpr int64_t kSummingBlocks = 1024;
-inline constexpr int64_t kApplyingBlocks = 2048;
+// Blocks of the passes that sum, and of those that apply: enough that the largest GPUs, which hold
+// some 300 at a time, are not half empty behind the last full round of them, few enough that the
+// sums of pieces are soon combined. Constants, so that bits depend on shapes alone.
+inline constexpr int64_t kSummingBlocks = 2048;
+inline constexpr int64_t kApplyingBlocks = 4096;
+inline constexpr int kApplyingRows = 4;  // that a thread has at least
 
 inline int BatchNormWidth(const BatchNormShape& shape, int pack_width) {
   return shape.channels % pack_width == 0 ? pack_width : 1;
@@ -24,7 +26,7 @@ inline ChannelTiles CutForSums(const BatchNormShape& shape, int width) {
 }
 
 inline ChannelTiles CutForRows(const BatchNormShape& shape, int width) {
-  return CutIntoTiles(shape.rows, shape.channels, width, kApplyingBlocks);
+  return CutIntoTiles(shape.rows, shape.channels, width, kApplyingBlocks, kApplyingRows);
 }
 
 inline int64_t FinishBlocks(const BatchNormShape& shape) {

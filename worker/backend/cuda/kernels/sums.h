@@ -51,11 +51,11 @@ inline cudaError_t LaunchSum(int64_t count, const double* values, double divisor
 
 // By channel: where a thread stands, and how what the pieces of rows gave is combined.
 
-// Channels, and lanes over the pieces, of a block that combines sums of pieces: few channels, which
-// are still 32 bytes side by side, so that nets of few channels have blocks for more than two
-// multiprocessors; and pieces that a lane loads at once.
+// Channels, and lanes over the pieces, of a block that combines sums of pieces. Few channels, whose
+// sums are 32 bytes side by side, so that many lanes share what they wait for; and pieces that a
+// lane loads at once.
 inline constexpr int kFinishChannels = 8;
-inline constexpr int kFinishLanes = 32;
+inline constexpr int kFinishLanes = 128;
 inline constexpr int kFinishBatch = 8;
 
 // This thread's part of block `block`.
