@@ -1,12 +1,11 @@
 #include "worker/backend/cuda/device/device.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "worker/backend/cuda/device/runtime.h"
+#include "worker/backend/cuda/libraries/cudnn_descriptor.h"
 #include "worker/backend/cuda/libraries/plan_table.h"
 
 namespace ringmaster::cuda {
@@ -32,25 +31,6 @@ std::string LibraryVersion(size_t version) {
 int DriverVersion() {
   int version = 0;
   return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
-}
-
-// Of the library that cuDNN loads when it first compiles, by the name that cuDNN has for it.
-std::string LoadedCompilerVersion() {
-  const std::string name = fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000);
-  void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return "none";
-  const auto version = reinterpret_cast<int (*)(int*, int*)>(dlsym(library, "nvrtcVersion"));
-  int major = 0;
-  int minor = 0;
-  const bool known = version != nullptr && version(&major, &minor) == 0;
-  return known ? fmt::format("{}.{}", major, minor) : "unknown";
-}
-
-// Asked once, before cuDNN has loaded anything: the answer must not change in the life of a
-// process.
-std::string CompilerVersion() {
-  static const std::string version = LoadedCompilerVersion();
-  return version;
 }
 
 int RuntimeVersion() {
@@ -119,7 +99,7 @@ std::map<std::string, std::string> ComputeLibraries() {
           {"CUDA driver", CudaVersion(DriverVersion())},
           {"cuBLASLt", LibraryVersion(cublasLtGetVersion())},
           {"cuDNN", LibraryVersion(cudnnGetVersion())},
-          {"NVRTC", CompilerVersion()},
+          {"NVRTC", CudnnCompiler()},
           {kKernelTable, InstalledPlanTableVersion()}};
 }
 

@@ -274,6 +274,7 @@ Status ConvolutionPlan::Launch(cudnnHandle_t handle, std::span<const CudnnDescri
 
 StatusOr<ConvolutionGraph> ConvolutionGraph::Create(const CudnnTarget& target,
                                                     const ConvolutionShape& shape) {
+  (void)CudnnCompiler();
   ConvolutionGraph made;
   made.target_ = target;
   made.shape_ = shape;

@@ -1,5 +1,7 @@
 #include "worker/backend/cuda/libraries/cudnn_descriptor.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <array>
 
@@ -20,6 +22,21 @@ bool LacksMemory(cudnnStatus_t status) {
 }
 
 }  // namespace
+
+const std::string& CudnnCompiler() {
+  static const std::string version = [] {
+    // By the name that cuDNN has for it.
+    const std::string name = fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000);
+    void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library == nullptr) return std::string("none");
+    const auto ask = reinterpret_cast<int (*)(int*, int*)>(dlsym(library, "nvrtcVersion"));
+    int major = 0;
+    int minor = 0;
+    const bool known = ask != nullptr && ask(&major, &minor) == 0;
+    return known ? fmt::format("{}.{}", major, minor) : std::string("unknown");
+  }();
+  return version;
+}
 
 Status FromCudnn(cudnnStatus_t status, const std::string& what) {
   if (status == CUDNN_STATUS_SUCCESS) return absl::OkStatus();

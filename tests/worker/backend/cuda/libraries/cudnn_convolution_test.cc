@@ -2,6 +2,8 @@
 // for a GPU that it knows by its properties alone. Nothing is launched.
 #include "worker/backend/cuda/libraries/cudnn_convolution.h"
 
+#include <dlfcn.h>
+
 #include <catch2/catch.hpp>
 #include <map>
 #include <vector>
@@ -50,6 +52,16 @@ TEST_CASE("cuDNN convolution: every one of the zoo has an engine, without a row 
     REQUIRE(Message(chosen.status()) == "");
     CHECK(chosen->plan.workspace_bytes() <= kConvolutionWorkspaceCap);
   }
+}
+
+TEST_CASE("cuDNN convolution: the compiler of engines stays loaded once there is a graph") {
+  const CudnnDescriptor properties = H200();
+  REQUIRE(ConvolutionGraph::Create({.properties = &properties},
+                                   Odd(ConvolutionPass::kForward, DType::kFloat32))
+              .ok());
+  const std::string name = fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000);
+  void* const loaded = dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  CHECK((loaded != nullptr) == (CudnnCompiler() != "none"));
 }
 
 TEST_CASE("cuDNN convolution: uneven strides, pads and channels have an engine in every type") {
