@@ -15,28 +15,30 @@ using exact::Halves;
 constexpr int kHashWarps = 8;     // of one block of threads
 constexpr int kBlocksOfWarp = 2;  // few: what a block of threads waits for is its last warp's loads
 constexpr int kHashedOfLane = exact::kBlockElements / kWarpLanes;
-constexpr int kHashSumThreads = 64;
+constexpr int kHashSumThreads = 512;
 
 __device__ constexpr exact::WordKeys kWordKeys = exact::MakeWordKeys();
 
-// What is hashed: the integers of sums, as digest.h makes words of them.
+// What is hashed: the integers of sums, as digest.h makes words of them. Padding may be loaded.
 struct HashedIntegers {
+  using Value = int64_t;
   const int64_t* values;
   uint32_t name;  // added to a tensor's number
 
-  __device__ uint32_t Low(int64_t i) const { return exact::LowWord(values[i]); }
-  __device__ uint32_t High(int64_t i) const { return exact::HighWord(values[i]); }
+  __device__ uint32_t Low(Value value) const { return exact::LowWord(value); }
+  __device__ uint32_t High(Value value) const { return exact::HighWord(value); }
   static constexpr bool kWide = true;  // there are high words
 };
 
 // float32 as words. Says so when one is not finite.
 struct HashedFloats {
+  using Value = float;
   const float* values;
   uint32_t name;
   unsigned long long* finite;
 
-  __device__ uint32_t Low(int64_t i) const {
-    const uint32_t bits = exact::FloatBits(values[i]);
+  __device__ uint32_t Low(Value value) const {
+    const uint32_t bits = exact::FloatBits(value);
     if ((bits & exact::kMagnitudeMask) >= exact::kInfinityBits) atomicMin(finite, 0ULL);
     return bits;
   }
@@ -63,14 +65,15 @@ struct LaneKeys {
     second = kWordKeys.second[lane];
   }
 
-  // The two sums of a block, on every lane; `word` is asked for words [0, count).
+  // The two sums of a block, on every lane; `word` is asked for the lane's k-th where that is one
+  // of words [0, count).
   template <typename Word>
   __device__ Halves Compress(unsigned count, unsigned lane, const Word& word) const {
     uint32_t sum = 0;
 #pragma unroll
     for (int k = 0; k < kHashedOfLane; ++k) {
       const unsigned i = k * kWarpLanes + lane;
-      if (i < count) sum += exact::WordTerm(word(i), words[k]);
+      if (i < count) sum += exact::WordTerm(word(k), words[k]);
     }
     sum += __shfl_xor_sync(kAllLanes, sum, static_cast<int>(exact::kHashLanes));
     Halves halves{uint64_t{sum} * first, uint64_t{sum} * second};
@@ -91,27 +94,32 @@ struct BlockHalves {
   bool wide = false;
 };
 
+// `values`: word k * 32 + lane of the block at k.
 template <typename Hashed>
-__device__ BlockHalves CompressBlock(const LaneKeys& keys, const Hashed& hashed, int64_t b,
+__device__ BlockHalves CompressBlock(const LaneKeys& keys, const Hashed& hashed,
+                                     const typename Hashed::Value (&values)[kHashedOfLane],
                                      unsigned count, unsigned lane) {
-  const int64_t first = b * exact::kBlockElements;
   BlockHalves sums;
-  sums.low = keys.Compress(count, lane, [&](unsigned i) { return hashed.Low(first + i); });
+  sums.low = keys.Compress(count, lane, [&](unsigned k) { return hashed.Low(values[k]); });
   if constexpr (Hashed::kWide) {
     unsigned any = 0;
-    for (unsigned i = lane; i < count; i += kWarpLanes) any |= hashed.High(first + i);
+#pragma unroll
+    for (int k = 0; k < kHashedOfLane; ++k) {
+      if (k * kWarpLanes + lane < count) any |= hashed.High(values[k]);
+    }
 #pragma unroll
     for (int half = kWarpLanes / 2; half > 0; half /= 2) {
       any |= __shfl_xor_sync(kAllLanes, any, half);
     }
     sums.wide = any != 0;
     if (sums.wide) {
-      sums.high = keys.Compress(count, lane, [&](unsigned i) { return hashed.High(first + i); });
+      sums.high = keys.Compress(count, lane, [&](unsigned k) { return hashed.High(values[k]); });
     }
   }
   return sums;
 }
 
+// All that a warp reads it asks for at once.
 template <typename Hashed>
 __global__ void __launch_bounds__(kWarpLanes* kHashWarps)
     HashBlocks(BlockNames names, Hashed hashed, int64_t blocks, Halves* __restrict__ partial) {
@@ -119,23 +127,39 @@ __global__ void __launch_bounds__(kWarpLanes* kHashWarps)
   const unsigned lane = threadIdx.x;
   const int64_t begin =
       (static_cast<int64_t>(blockIdx.x) * kHashWarps + threadIdx.y) * kBlocksOfWarp;
+  const auto here =
+      static_cast<int>(blocks - begin < kBlocksOfWarp ? blocks - begin : kBlocksOfWarp);
+  typename Hashed::Value values[kBlocksOfWarp][kHashedOfLane];
+  unsigned counts[kBlocksOfWarp];
+#pragma unroll
+  for (int k = 0; k < kBlocksOfWarp; ++k) {
+    if (k >= here) continue;  // a whole warp
+    counts[k] = names.counts[begin + k];
+    const auto* const from = hashed.values + (begin + k) * int64_t{exact::kBlockElements} + lane;
+#pragma unroll
+    for (int i = 0; i < kHashedOfLane; ++i) values[k][i] = from[i * kWarpLanes];
+  }
+  const bool finishes = static_cast<int>(lane) < here;  // block begin + lane
+  const uint32_t tensor = finishes ? names.tensors[begin + lane] : 0;
+  const uint32_t index = finishes ? names.indices[begin + lane] : 0;
+
   const LaneKeys keys(lane);
-  BlockHalves mine;  // of block begin + lane
-  for (unsigned k = 0; k < kBlocksOfWarp; ++k) {
-    const int64_t b = begin + k;
-    if (b >= blocks) break;  // a whole warp
-    const BlockHalves all = CompressBlock(keys, hashed, b, names.counts[b], lane);
-    if (lane == k) mine = all;
+  BlockHalves mine;
+  uint32_t count = 0;
+#pragma unroll
+  for (int k = 0; k < kBlocksOfWarp; ++k) {
+    if (k >= here) continue;
+    const BlockHalves all = CompressBlock(keys, hashed, values[k], counts[k], lane);
+    if (static_cast<int>(lane) != k) continue;
+    mine = all;
+    count = counts[k];
   }
   Halves sum;
-  const int64_t b = begin + lane;
-  if (lane < kBlocksOfWarp && b < blocks) {
-    const uint32_t name = hashed.name + names.tensors[b];
-    const uint32_t count = names.counts[b];
-    sum = exact::FinishHash(mine.low, name, names.indices[b], count);
+  if (finishes) {
+    const uint32_t name = hashed.name + tensor;
+    sum = exact::FinishHash(mine.low, name, index, count);
     if (mine.wide) {
-      exact::AddHash(exact::FinishHash(mine.high, name, names.indices[b], exact::HighCount(count)),
-                     &sum);
+      exact::AddHash(exact::FinishHash(mine.high, name, index, exact::HighCount(count)), &sum);
     }
   }
 #pragma unroll
@@ -169,8 +193,9 @@ __global__ void __launch_bounds__(kWarpLanes)
     for (int half = kWarpLanes / 2; half > 0; half /= 2) {
       count += __shfl_xor_sync(kAllLanes, count, half);
     }
-    const Halves halves = keys.Compress(
-        count, lane, [&](unsigned i) { return exact::WordOfExponent(exponents[b + i]); });
+    const Halves halves = keys.Compress(count, lane, [&](unsigned k) {
+      return exact::WordOfExponent(exponents[b + k * kWarpLanes + lane]);
+    });
     exact::AddHash(
         exact::FinishHash(halves, exact::NameOfPart(exact::StatePart::kExponents, tensor),
                           names.indices[b] / exact::kBlockElements, count),

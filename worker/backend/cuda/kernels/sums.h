@@ -81,18 +81,29 @@ struct TilePlace {
 };
 
 // The sum of `value` over threadIdx.y, for every thread of a block of kFinishChannels by
-// kFinishLanes; by halves, so in one fixed order.
+// kFinishLanes; first over the lanes of a warp, then over warps, by halves, so in one fixed order.
 __device__ inline double SumFinishLanes(double value) {
-  __shared__ double values[kFinishLanes][kFinishChannels];
-  double* const mine = &values[threadIdx.y][threadIdx.x];
+  constexpr int kLanesOfWarp = kWarpLanes / kFinishChannels;
+  constexpr int kWarps = kFinishLanes / kLanesOfWarp;
+  __shared__ double values[kWarps][kFinishChannels];
+  const auto over_warp = [](double sum) {
+#pragma unroll
+    for (int half = kLanesOfWarp / 2; half > 0; half /= 2) {
+      sum += __shfl_xor_sync(kAllLanes, sum, half * kFinishChannels);
+    }
+    return sum;
+  };
+  value = over_warp(value);
   __syncthreads();  // nobody still reads what the last call left
-  *mine = value;
-  for (unsigned half = kFinishLanes / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.y < half) *mine += values[threadIdx.y + half][threadIdx.x];
-  }
+  const unsigned lane = threadIdx.y % kLanesOfWarp;
+  if (lane == 0) values[threadIdx.y / kLanesOfWarp][threadIdx.x] = value;
   __syncthreads();
-  return values[0][threadIdx.x];
+  double sum = 0;
+#pragma unroll
+  for (int i = 0; i < kWarps / kLanesOfWarp; ++i) {
+    sum += values[i * kLanesOfWarp + lane][threadIdx.x];
+  }
+  return over_warp(sum);
 }
 
 }  // namespace ringmaster::cuda
