@@ -148,10 +148,11 @@ __global__ void __launch_bounds__(kPoolThreads)
 // How x is cut for windows that overlap: only the shape decides. Values.
 struct OverlapTiles {
   static constexpr int kMostPositions = 18 * 1024;  // of maxima, in shared memory
+  static constexpr int kMostColumns = 1024;         // likewise, what lies over them
 
   PoolShape shape;
   int packs;                 // of all channels
-  int rows, columns, depth;  // of a tile, in positions of x and in packs
+  int rows, columns, depth;  // of a tile, in positions of x and in packs, a power of two
   int row_tiles, column_tiles, pack_tiles;
 
   // Windows over `n` positions that follow each other, at most.
@@ -160,8 +161,9 @@ struct OverlapTiles {
     return most < axis.output ? most : axis.output;
   }
   bool Fits(int width) const {
-    return WindowsOver(shape.height, rows) * WindowsOver(shape.width, columns) * depth * width <=
-           kMostPositions;
+    return columns <= kMostColumns &&
+           WindowsOver(shape.height, rows) * WindowsOver(shape.width, columns) * depth * width <=
+               kMostPositions;
   }
   int64_t blocks() const { return shape.samples * row_tiles * column_tiles * pack_tiles; }
 };
@@ -177,7 +179,8 @@ bool CutOverlapping(const PoolShape& s, int width, OverlapTiles* tiles) {
   tiles->packs = packs;
   tiles->rows = s.height.input < kRows ? s.height.input : kRows;
   tiles->columns = s.width.input;
-  tiles->depth = packs < kDepth ? packs : kDepth;
+  tiles->depth = 1;
+  while (tiles->depth < kDepth && tiles->depth < packs) tiles->depth *= 2;
   while (!tiles->Fits(width)) {
     if (tiles->columns > 2 * kRows) {
       tiles->columns /= 2;
@@ -208,11 +211,23 @@ struct TileAxis {
         windows(CoverLast(axis, end - 1) - first_window) {}
 };
 
+// Which windows lie over a position of an axis: [first, last), counted from the tile's first one.
+struct Cover {
+  uint16_t first, last;
+};
+
+__device__ __forceinline__ Cover CoverOf(const PoolAxis& axis, const TileAxis& tile, int i) {
+  return {static_cast<uint16_t>(CoverFirst(axis, i) - tile.first_window),
+          static_cast<uint16_t>(CoverLast(axis, i) - tile.first_window)};
+}
+
+// A thread keeps its pack of channels: `depth` is a power of two.
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kPoolThreads)
     GatherTiles(OverlapTiles t, const T* __restrict__ x, const T* __restrict__ dy,
                 T* __restrict__ dx) {
   __shared__ Positions<kWidth> maxima[OverlapTiles::kMostPositions / kWidth];
+  __shared__ Cover covers[OverlapTiles::kMostColumns];  // of the tile's columns
   const PoolShape& s = t.shape;
   unsigned block = blockIdx.x;
   const auto next = [&block](int count) {
@@ -220,41 +235,59 @@ __global__ void __launch_bounds__(kPoolThreads)
     block /= static_cast<unsigned>(count);
     return which;
   };
-  const int first_pack = next(t.pack_tiles) * t.depth;
-  const int depth = t.packs - first_pack < t.depth ? t.packs - first_pack : t.depth;
+  const int pack = ThreadOfRow() % t.depth;
+  const int whole_pack = next(t.pack_tiles) * t.depth + pack;
   const TileAxis columns(s.width, next(t.column_tiles), t.columns);
   const TileAxis rows(s.height, next(t.row_tiles), t.rows);
   const int64_t n = block;
-  const int64_t sample = n * s.height.input * s.width.input * s.channels;
-  const int64_t output = n * s.height.output * s.width.output * s.channels;
+  const int64_t channel = int64_t{whole_pack} * kWidth;
+  const T* const from = x + n * s.height.input * s.width.input * s.channels + channel;
+  const T* const gradients = dy + n * s.height.output * s.width.output * s.channels + channel;
+  T* const to = dx + n * s.height.input * s.width.input * s.channels + channel;
+  const bool inside = whole_pack < t.packs;
+  const int lane = ThreadOfRow() / t.depth;
+  const int lanes = kPoolThreads / t.depth;
+  const int width = columns.end - columns.first;
 
-  for (int i = ThreadOfRow(); i < rows.windows * columns.windows * depth; i += ThreadsOfRow()) {
-    const int window = i / depth;
-    const int64_t channel = int64_t{first_pack + i - window * depth} * kWidth;
-    const int p = rows.first_window + window / columns.windows;
-    const int q = columns.first_window + window % columns.windows;
-    maxima[i] = MaximaOf<T, kWidth>(s, x + sample + channel, p, q).positions;
+  for (int i = ThreadOfRow(); i < width; i += kPoolThreads) {
+    covers[i] = CoverOf(s.width, columns, columns.first + i);
+  }
+  if (inside) {
+    for (int p = 0, q = lane; p < rows.windows;) {
+      if (q >= columns.windows) {
+        q -= columns.windows;
+        ++p;
+        continue;
+      }
+      maxima[(p * columns.windows + q) * t.depth + pack] =
+          MaximaOf<T, kWidth>(s, from, rows.first_window + p, columns.first_window + q).positions;
+      q += lanes;
+    }
   }
   __syncthreads();
+  if (!inside) return;
 
-  const int width = columns.end - columns.first;
-  for (int i = ThreadOfRow(); i < (rows.end - rows.first) * width * depth; i += ThreadsOfRow()) {
-    const int position = i / depth;
-    const int pack = i - position * depth;
-    const int64_t channel = int64_t{first_pack + pack} * kWidth;
-    const int h = rows.first + position / width;
-    const int w = columns.first + position % width;
+  int h = rows.first - 1;
+  Cover row = {};
+  for (int w = width + lane; true; w += lanes) {
+    while (w >= width) {
+      w -= width;
+      if (++h >= rows.end) return;
+      row = CoverOf(s.height, rows, h);
+    }
+    const Cover column = covers[w];
+    // Of this position in a window that begins at (0, 0).
+    const int place_h = h + s.height.pad - rows.first_window * s.height.stride;
+    const int place_w = columns.first + w + s.width.pad - columns.first_window * s.width.stride;
     float sum[kWidth] = {};
-    const int last_p = CoverLast(s.height, h);
-    const int last_q = CoverLast(s.width, w);
-    for (int p = CoverFirst(s.height, h); p < last_p; ++p) {
-      for (int q = CoverFirst(s.width, w); q < last_q; ++q) {
-        const int window = (p - rows.first_window) * columns.windows + q - columns.first_window;
-        const Positions<kWidth> maximum = maxima[window * depth + pack];
-        const int mine = (h - p * s.height.stride + s.height.pad) * s.width.window + w -
-                         q * s.width.stride + s.width.pad;
-        const auto gradient = LoadPack<kWidth>(
-            dy + output + (static_cast<int64_t>(p) * s.width.output + q) * s.channels + channel);
+    for (int p = row.first; p < row.last; ++p) {
+      for (int q = column.first; q < column.last; ++q) {
+        const Positions<kWidth> maximum = maxima[(p * columns.windows + q) * t.depth + pack];
+        const int mine =
+            (place_h - p * s.height.stride) * s.width.window + place_w - q * s.width.stride;
+        const int64_t at =
+            static_cast<int64_t>(rows.first_window + p) * s.width.output + columns.first_window + q;
+        const auto gradient = LoadPack<kWidth>(gradients + at * s.channels);
 #pragma unroll
         for (int c = 0; c < kWidth; ++c) {
           if (maximum.at[c] == mine) sum[c] += gradient.get(c);
@@ -265,7 +298,7 @@ __global__ void __launch_bounds__(kPoolThreads)
 #pragma unroll
     for (int c = 0; c < kWidth; ++c) out.set(c, sum[c]);
     StorePack<kWidth>(
-        out, dx + sample + (static_cast<int64_t>(h) * s.width.input + w) * s.channels + channel);
+        out, to + (static_cast<int64_t>(h) * s.width.input + columns.first + w) * s.channels);
   }
 }
 
