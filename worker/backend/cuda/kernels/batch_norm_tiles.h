@@ -13,7 +13,7 @@ namespace ringmaster::cuda {
 // Blocks of the passes that sum, and of those that apply: enough that the largest GPUs, which hold
 // some 300 at a time, are not half empty behind the last full round of them, few enough that the
 // sums of pieces are soon combined. Constants, so that bits depend on shapes alone.
-inline constexpr int64_t kSummingBlocks = 2048;
+inline constexpr int64_t kSummingBlocks = 1024;
 inline constexpr int64_t kApplyingBlocks = 4096;
 inline constexpr int kApplyingRows = 4;  // that a thread has at least
 
