@@ -197,7 +197,10 @@ void Oracle::CheckSkew(const Who& who, const std::string& job, const GenerationI
 
 void Oracle::OnReign() {
   for (auto& [id, shown] : shown_) shown.fresh = true;
+  strays_.clear();
 }
+
+void Oracle::OnStray(const std::string& job, uint64_t step) { strays_.emplace(job, step); }
 
 void Oracle::OnStart(const v1::Start& start) {
   const GenerationId generation = IdOf(start.generation());
@@ -284,6 +287,14 @@ void Oracle::OnPublished(const coordinator::JobView& view) {
   if (!cluster_->store.StatesOf(status.job_id()).contains(status.state())) {
     cluster_->world.Violate(fmt::format("rule 11: {} is shown as {}, which was never stored",
                                         status.job_id(), v1::JobState_Name(status.state())));
+  }
+  const uint64_t checkpoint = status.checkpoint().step();
+  if (status.has_checkpoint() && !cluster_->store.Has(status.job_id(), checkpoint) &&
+      !strays_.contains({status.job_id(), checkpoint})) {
+    cluster_->world.Violate(
+        fmt::format("rule 11: {} is shown with a checkpoint of step {}, which "
+                    "is not stored",
+                    status.job_id(), checkpoint));
   }
   for (const v1::Event& event : view.events.all()) {
     if (!cluster_->plan.only_load || event.type() != coordinator::event_type::kWorkerLost) continue;

@@ -15,7 +15,9 @@
 //  9 a job has SUCCEEDED only with its last checkpoint in store and folder
 // 10 members of a generation that end at a step boundary end at the same one: nobody begins a step
 //    behind it
-// 11 nothing that is answered, sent or shown runs ahead of what is stored; a superseded checkpoint
+// 11 nothing that is answered, sent or shown, a checkpoint among it, runs ahead of what is stored;
+// a
+//    superseded checkpoint
 //    goes when two newer ones were read back, first from the store, and is searched until then
 // 12 a decision costs no more than some look-ups for each member; a worker's damaged file raises no
 //    term; load alone is nobody's death; digests that differ are seen (sim_coordinator.cc)
@@ -71,6 +73,8 @@ class Oracle {
   void OnDecided(uint64_t work);  // one event: members that were looked up
   // An older copy of the store was put back: what it does not know is forgiven.
   void OnStoreRestored();
+  // A coordinator that starts found it in its folder alone: so would the next one.
+  void OnStray(const std::string& job, uint64_t step);
 
   [[nodiscard]] const std::string& ResultDigestOf(const std::string& job) const;
   [[nodiscard]] std::optional<v1::JobStatus> StatusOf(const std::string& job) const;
@@ -122,6 +126,7 @@ class Oracle {
   Cluster* const cluster_;
   std::map<std::string, Known> jobs_;
   std::map<std::string, Shown> shown_;
+  std::set<std::pair<std::string, uint64_t>> strays_;  // of this reign
   std::map<std::pair<std::string, GenerationId>, v1::Start> starts_;
   std::vector<std::pair<std::string, GenerationId>> forgotten_;  // by a store that was put back
   std::map<Who, std::map<std::string, GenerationId>> acknowledged_;

@@ -63,6 +63,7 @@ void SimCoordinator::Start() {
       stray.ref.set_step(folder.step);
       stray.ref.set_sha256(ManifestSha256(folder.step, folder.state));
       stray.result_digest = cluster_->oracle.ResultDigestOf(job);
+      cluster_->oracle.OnStray(job, folder.step);
     }
   }
   cluster_->network.Bind(kCoordinatorHost, life_);
