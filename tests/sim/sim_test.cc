@@ -143,7 +143,10 @@ TEST_CASE("Sim: a checkpoint that could not be stored is not shown") {
   fail.point = Point::kUpload;
   fail.target = 1;  // nothing is stored
   fail.lasts = milliseconds(200);
-  plan.faults.push_back(fail);
+  Fault kill = fail;  // so that the job is shown anew
+  kill.kind = FaultKind::kKillAll;
+  kill.at = milliseconds(250);
+  plan.faults = {fail, kill};
   const auto [without, with] = Compare(plan, PlantedBug::kKeepsUnstored);
   CHECK(without.violation.empty());
   CHECK(with.violation.starts_with("rule 11"));
