@@ -144,7 +144,7 @@ class Logic {
   // It goes into the store, when it is its job's; else it is left as it is.
   void Adopt(const StrayCheckpoint& stray);
   void DropOldCheckpoints(Job& job);
-  void DropDistrusted(Job& job, uint64_t step);
+  void DropCheckpointsAfter(Job& job, uint64_t step, const char* why);
   // Those that wait for it may go when what is read back is whole.
   void Retire(Job& job);
   void Retain(Job& job, const CheckpointRecord& record, const std::string& why);

@@ -105,12 +105,18 @@ void Logic::Advance(Job& job, Fault fault) {
   const auto before_it = static_cast<long>(actions_.size());
   run.CatchUp();
   if (fault.ok()) fault = run.Settle(now_, actions_);
-  if (run.TakeMapsChanged()) {
-    // A coordinator that starts again has to know by which map steps are computed.
+  if (const auto step = run.TakeMapsChanged()) {
+    // A coordinator that starts again has to know by which map steps are computed, and must find no
+    // state by another one.
+    const auto mine = static_cast<long>(actions_.size());
     job.record.resolved = run.resolved();
-    actions_.insert(actions_.begin() + before_it, SaveJob{job.record});
+    DropCheckpointsAfter(job, *step, "of a class map that was given up");
+    actions_.push_back(SaveJob{job.record});
+    std::rotate(actions_.begin() + before_it, actions_.begin() + mine, actions_.end());
   }
-  if (const auto step = run.TakeDistrusted()) DropDistrusted(job, *step);
+  if (const auto step = run.TakeDistrusted()) {
+    DropCheckpointsAfter(job, *step, "not every member had reported its digest");
+  }
   if (fault.ok() && run.TakeSearch()) fault = Search(job);
   const std::vector<Happening> told = run.TakeHappenings();
   for (const Happening& each : told) job.Tell(each);

@@ -20,21 +20,29 @@ std::string CheckStray(const StrayCheckpoint& stray, const JobRecord& job) {
     return fmt::format("job {} had not started yet when the store was copied", stray.job_id);
   }
   const std::string expected = Hex(job::ResultDigest(job.resolved->result()));
-  if (stray.result_digest == expected) return "";
-  return fmt::format("it is of another job that had the id {}: result_digest {}, expected {}",
-                     stray.job_id, stray.result_digest, expected);
+  if (stray.result_digest != expected) {
+    return fmt::format("it is of another job that had the id {}: result_digest {}, expected {}",
+                       stray.job_id, stray.result_digest, expected);
+  }
+  // Its manifest says nothing of the maps behind the first one.
+  const auto& maps = job.resolved->result().class_maps();
+  if (maps.size() < 2 || stray.ref.step() <= maps.rbegin()->step()) return "";
+  return fmt::format("the class maps of job {} have changed since step {}: it may be by others",
+                     stray.job_id, maps.rbegin()->step());
 }
 
 }  // namespace
 
-// What may be made of wrong bits.
-void Logic::DropDistrusted(Job& job, uint64_t step) {
-  // What took their place may be wrong.
-  for (const CheckpointRecord& record : job.retirement.TakeBack()) Keep(record, job.checkpoints);
+// States behind that step are wrong, or of class maps that were given up: another one of the same
+// step may come.
+void Logic::DropCheckpointsAfter(Job& job, uint64_t step, const char* why) {
+  if (!job.checkpoints.empty() && job.checkpoints.back().ref.step() > step) {
+    // What took the place of these may be wrong.
+    for (const CheckpointRecord& record : job.retirement.TakeBack()) Keep(record, job.checkpoints);
+  }
   while (!job.checkpoints.empty() && job.checkpoints.back().ref.step() > step) {
     job.Tell({event_type::kCheckpointRemoved, Severity::kWarning,
-              fmt::format("step {}: not every member had reported its digest",
-                          job.checkpoints.back().ref.step())});
+              fmt::format("step {}: {}", job.checkpoints.back().ref.step(), why)});
     // No other one takes its place: it goes at once, and is nothing to go back to.
     actions_.push_back(RemoveCheckpoint{job.checkpoints.back()});
     job.distrusted[job.checkpoints.back().ref.step()] = {};
@@ -48,8 +56,7 @@ void Logic::DropDistrusted(Job& job, uint64_t step) {
     if (ends) spoilt.push_back(id);
   }
   for (const UploadId id : spoilt) {
-    End(id, {FailedPrecondition(
-                 "the job goes back to step {} or before: a worker's state was wrong", step),
+    End(id, {FailedPrecondition("the job goes back to step {} or before: {}", step, why),
              "STATE_DIFFERS"});
   }
   if (job.checkpoints.empty()) job.record.status.clear_checkpoint();

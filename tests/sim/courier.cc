@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/job/resolve.h"
+#include "common/sha256.h"
 #include "common/status.h"
 #include "tests/sim/cluster.h"
 
@@ -27,11 +29,12 @@ bool MayPass(const Status& status) {
 
 }  // namespace
 
-Courier::Courier(Cluster* cluster, LifePtr life, int host, std::string job,
-                 v1::Generation generation)
+Courier::Courier(Cluster* cluster, LifePtr life, int host, const v1::ResolvedJob& resolved,
+                 std::string job, v1::Generation generation)
     : cluster_(cluster),
       life_(std::move(life)),
       host_(host),
+      result_digest_(Hex(job::ResultDigest(resolved.result()))),
       job_(std::move(job)),
       generation_(std::move(generation)) {}
 
@@ -76,9 +79,10 @@ void Courier::Try() {
       [answer](const std::string& reason) {
         answer(Error(absl::StatusCode::kUnavailable, "{}", reason));
       },
-      [cluster = cluster_, begin, state = queue_.front().state,
+      [cluster = cluster_, begin, state = queue_.front().state, digest = result_digest_,
        answer](const ConnectionPtr& incoming) {
-        cluster->coordinator->AcceptUpload(incoming, begin, state, answer);
+        cluster->coordinator->AcceptUpload(incoming, begin, {begin.step(), state, digest, false},
+                                           answer);
       });
 }
 

@@ -11,6 +11,7 @@
 
 #include "common/status.h"
 #include "ringmaster/v1/fleet.pb.h"
+#include "ringmaster/v1/job.pb.h"
 #include "tests/sim/network.h"
 #include "tests/sim/toy_state.h"
 
@@ -20,7 +21,9 @@ struct Cluster;
 
 class Courier : public std::enable_shared_from_this<Courier> {
  public:
-  Courier(Cluster* cluster, LifePtr life, int host, std::string job, v1::Generation generation);
+  // `resolved`: of the job, as this worker has it.
+  Courier(Cluster* cluster, LifePtr life, int host, const v1::ResolvedJob& resolved,
+          std::string job, v1::Generation generation);
   ~Courier() { Stop(); }
 
   void Submit(uint64_t step, StateHash state);
@@ -44,6 +47,7 @@ class Courier : public std::enable_shared_from_this<Courier> {
   Cluster* const cluster_;
   const LifePtr life_;
   const int host_;
+  const std::string result_digest_;  // as it stands in its manifests
   const std::string job_;
   const v1::Generation generation_;
   std::deque<Parcel> queue_;

@@ -41,7 +41,6 @@ void Oracle::OnResolved(const std::string& job, const v1::ResolvedJob& resolved)
   }
   Known& mine = jobs_[job];
   mine.resolved = resolved;
-  mine.result_digest = Hex(job::ResultDigest(resolved.result()));
   (void)HistoryOf(mine, resolved.result().class_maps());
 }
 
@@ -51,10 +50,6 @@ const std::vector<StateHash>& Oracle::HistoryOf(Known& job, const ClassMaps& map
   const auto [place, fresh] = job.histories.try_emplace(key);
   if (fresh) place->second = UndisturbedStates(job.resolved.result(), maps);
   return place->second;
-}
-
-const std::string& Oracle::ResultDigestOf(const std::string& job) const {
-  return jobs_.at(job).result_digest;
 }
 
 void Oracle::CheckState(const std::string& job, uint64_t step, const std::string& digest,

@@ -76,7 +76,6 @@ class Oracle {
   // A coordinator that starts found it in its folder alone: so would the next one.
   void OnStray(const std::string& job, uint64_t step);
 
-  [[nodiscard]] const std::string& ResultDigestOf(const std::string& job) const;
   [[nodiscard]] std::optional<v1::JobStatus> StatusOf(const std::string& job) const;
   // Null: it has none.
   [[nodiscard]] const v1::Start* NewestStart(const std::string& job) const {
@@ -95,7 +94,6 @@ class Oracle {
  private:
   struct Known {
     v1::ResolvedJob resolved;
-    std::string result_digest;
     // By the class maps, serialized: there are several where a class had no worker any more.
     std::map<std::string, std::vector<StateHash>> histories;
   };

@@ -15,6 +15,7 @@
 
 #include "coordinator/shell/executor.h"
 #include "tests/sim/network.h"
+#include "tests/sim/sim_store.h"
 #include "tests/sim/toy_state.h"
 
 namespace ringmaster::sim {
@@ -42,7 +43,7 @@ class SimCoordinator : private coordinator::Clock,
   // ticket does in the product.
   using OnTaken = std::function<void(const Status& status)>;
   void AcceptUpload(const ConnectionPtr& connection, const v1::CheckpointBegin& begin,
-                    StateHash state, const OnTaken& answer);
+                    const SimStore::Folder& files, const OnTaken& answer);
   using OnDownloaded =
       std::function<void(const std::string& error, uint64_t step, StateHash state)>;
   void AcceptDownload(const ConnectionPtr& connection, const v1::CheckpointSource& source,
@@ -96,10 +97,11 @@ class SimCoordinator : private coordinator::Clock,
   struct Upload {
     ConnectionPtr connection;
     v1::CheckpointBegin begin;
-    StateHash state = 0;
+    SimStore::Folder files;
     OnTaken answer;
   };
   void UploadCame(coordinator::UploadId id);
+  [[nodiscard]] bool OfGivenUpMap(const std::string& job, uint64_t step) const;
 
   Cluster* const cluster_;
   const LifePtr life_;

@@ -50,8 +50,18 @@ std::vector<Status> SimStore::WriteAll(const std::vector<const coordinator::Stor
     ever_failed_ = ever_failed_ || !statuses[i].ok();
     const auto* raised = std::get_if<coordinator::RaiseTerm>(writes[i]);
     if (raised != nullptr && statuses[i].ok()) told_term_ = raised->term;
+    if (const auto* saved = std::get_if<coordinator::SaveJob>(writes[i])) {
+      OnTried(saved->record, statuses[i].ok());
+    }
   }
   return statuses;
+}
+
+// What is older than what is stored does not run ahead of it.
+void SimStore::OnTried(const JobRecord& job, bool stored) {
+  std::set<int>& tried = tried_[job.id()];
+  tried.insert(job.status.state());
+  if (stored) states_[job.id()].merge(std::exchange(tried, {}));
 }
 
 void SimStore::DieAtNextCommit(Moment moment, std::function<void()> die) {

@@ -60,7 +60,7 @@ class SimStore : public coordinator::Store {
   void set_failing(Failing failing) { failing_ = failing; }
   // Of any commit, since the beginning.
   [[nodiscard]] bool ever_failed() const { return ever_failed_; }
-  // States that were stored of a job, ever.
+  // States that were stored of a job, ever, or were to be before one was.
   [[nodiscard]] const std::set<int>& StatesOf(const std::string& job) { return states_[job]; }
   [[nodiscard]] bool full() const { return full_; }
   // At the next commit: runs `die`, before it happens, or after it.
@@ -74,6 +74,7 @@ class SimStore : public coordinator::Store {
   struct Folder {
     uint64_t step = 0;
     StateHash state = 0;
+    std::string result_digest;
     bool damaged = false;
   };
   std::map<std::string, Folder> folders;
@@ -94,7 +95,8 @@ class SimStore : public coordinator::Store {
   Failing failing_ = Failing::kNot;
   bool ever_failed_ = false;
   uint64_t told_term_ = 0;  // that the process knows
-  std::map<std::string, std::set<int>> states_;
+  void OnTried(const coordinator::JobRecord& job, bool stored);
+  std::map<std::string, std::set<int>> states_, tried_;
   Moment moment_ = Moment::kBeforeWrite;
   std::function<void()> die_;
 };

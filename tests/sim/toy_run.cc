@@ -262,8 +262,8 @@ void ToyRun::Join() {
   // What is due on S(K), also where another ring had its copies.
   if (CheckpointDue() && !job_->copies.contains(job_->applied)) TakeSnapshot();
   if (rank_ == 0) {
-    courier_ = std::make_shared<Courier>(self_.cluster, self_.life, self_.host, job_->id.value(),
-                                         start_.generation());
+    courier_ = std::make_shared<Courier>(self_.cluster, self_.life, self_.host, job_->resolved,
+                                         job_->id.value(), start_.generation());
     for (const auto& [step, state] : job_->copies) courier_->Submit(step, state);
   }
   // Interleaving 5: late frames of an older generation, at this step, with another shard map.

@@ -140,8 +140,8 @@ void ToyTrainer::Do(const worker::DeliverState& task) {
   v1::Generation generation;
   generation.set_term(shown_generation_.term);
   generation.set_counter(shown_generation_.counter);
-  courier_ = std::make_shared<Courier>(self_.cluster, self_.life, self_.host, task.job.value(),
-                                       generation);
+  courier_ = std::make_shared<Courier>(self_.cluster, self_.life, self_.host, job_->resolved,
+                                       task.job.value(), generation);
   post_(worker::SnapshotHeld{
       job_->id, job_->applied, ManifestSha256(job_->applied, job_->state), {}});
   courier_->Submit(job_->applied, job_->state);

@@ -168,8 +168,11 @@ class Run {
   size_t room() const;                                    // so many more workers may join
   // Of each class of its map, by name: so many more, without regard to the others. It is resolved.
   [[nodiscard]] std::map<std::string, size_t> rooms() const;
-  // Its class maps are others than at the last call: to be durable before what was said of them.
-  [[nodiscard]] bool TakeMapsChanged() { return std::exchange(maps_changed_, false); }
+  // Its class maps are others than at the last call, and with them the states behind this step: to
+  // be durable before what was said of them.
+  [[nodiscard]] std::optional<uint64_t> TakeMapsChanged() {
+    return std::exchange(maps_changed_, std::nullopt);
+  }
   bool Barred(const v1::Attach& attach, Now now) const {
     return readmission_.Barred(attach.name(), attach.incarnation(), now);
   }
@@ -397,11 +400,11 @@ class Run {
 
   // What every member must have.
   std::optional<v1::ResolvedJob> resolved_;
-  const std::string like_job_;          // whose class maps it repeats
-  int map_ = 0;                         // of the class maps, by which it goes on
-  bool map_due_ = false;                // its first class map is made when all were measured
-  bool maps_changed_ = false;           // since TakeMapsChanged
-  std::optional<v1::InitSource> init_;  // none of a job that resumes another one
+  const std::string like_job_;            // whose class maps it repeats
+  int map_ = 0;                           // of the class maps, by which it goes on
+  bool map_due_ = false;                  // its first class map is made when all were measured
+  std::optional<uint64_t> maps_changed_;  // since TakeMapsChanged: from which step on
+  std::optional<v1::InitSource> init_;    // none of a job that resumes another one
 
   // The newest generation.
   bool started_ = false;

@@ -205,7 +205,7 @@ void Run::ChooseMap(uint64_t step, bool evaluated) {
   auto& maps = *resolved_->mutable_result()->mutable_class_maps();
   while (!repeats() && maps.size() > 1 && maps.rbegin()->step() > step) {
     maps.RemoveLast();
-    maps_changed_ = true;
+    maps_changed_ = step;
   }
   map_ = repeats() ? job::MapOf(resolved_->result(), step, evaluated) : maps.size() - 1;
 }
@@ -419,7 +419,7 @@ void Run::FallBack(std::vector<std::string>& names, uint64_t step, bool evaluate
   TellMap(next, left_out);
   *maps.Add() = std::move(next);
   map_ = maps.size() - 1;
-  maps_changed_ = true;
+  maps_changed_ = step;
   LetClassesGo(left_out);
   names = std::move(rest);
 }
