@@ -13,7 +13,6 @@
 #include "worker/backend/cuda/libraries/choose_convolution.h"
 #include "worker/backend/cuda/libraries/convolution_kernel.h"
 #include "worker/backend/cuda/libraries/cublas_matmul.h"
-#include "worker/backend/cuda/libraries/cudnn_planner.h"
 #include "worker/backend/cuda/libraries/plan_cache.h"
 
 namespace ringmaster::cuda {
@@ -138,6 +137,7 @@ StatusOr<std::unique_ptr<Kernel>> MakePatchKernel(const BindContext& context,
 
 StatusOr<std::unique_ptr<Kernel>> BindConvolution(const BindContext& context) {
   const graph::Node& node = context.node;
+  if (MatmulOf(context.program.graph, node)) return BindDenseWeightGradient(context);
   const auto shape = ConvolutionOf(context.program.graph, node);
   if (!shape) return Internal("{}: {} is no convolution", node.name, node.op());
   const BiasGradient bias_gradient =
@@ -171,7 +171,6 @@ StatusOr<std::unique_ptr<Kernel>> BindConv2dInputGradient(const BindContext& con
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindConv2dWeightGradient(const BindContext& context) {
-  if (MatmulOf(context.program.graph, context.node)) return BindDenseWeightGradient(context);
   return BindConvolution(context);
 }
 

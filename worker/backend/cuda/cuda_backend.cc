@@ -6,7 +6,7 @@
 #include "worker/backend/cuda/cuda_core.h"
 #include "worker/backend/cuda/cuda_input_stage.h"
 #include "worker/backend/cuda/kernel.h"
-#include "worker/backend/cuda/libraries/cudnn_planner.h"
+#include "worker/backend/cuda/libraries/plan_cache.h"
 #include "worker/backend/cuda/libraries/plan_table.h"
 #include "worker/backend/cuda/state/weights.h"
 #include "worker/backend/cuda/tune.h"

@@ -6,7 +6,6 @@
 #include "worker/backend/core_thread.h"
 #include "worker/backend/cuda/kernel_table.h"
 #include "worker/backend/cuda/libraries/choose_convolution.h"
-#include "worker/backend/cuda/libraries/cudnn_planner.h"
 #include "worker/backend/cuda/libraries/plan_cache.h"
 #include "worker/backend/cuda/libraries/plan_table.h"
 #include "worker/backend/cuda/state/weights.h"

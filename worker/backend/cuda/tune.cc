@@ -12,7 +12,6 @@
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/libraries/choose_convolution.h"
 #include "worker/backend/cuda/libraries/cublas_matmul.h"
-#include "worker/backend/cuda/libraries/cudnn_planner.h"
 #include "worker/backend/cuda/libraries/plan_cache.h"
 #include "worker/backend/cuda/node_run.h"
 #include "worker/backend/cuda/tune_search.h"

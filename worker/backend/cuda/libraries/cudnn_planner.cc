@@ -1,4 +1,4 @@
-#include "worker/backend/cuda/libraries/cudnn_planner.h"
+#include "worker/backend/cuda/libraries/plan_cache.h"
 
 #include <spdlog/spdlog.h>
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/mutex.h"
+#include "worker/backend/cuda/device/device.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/libraries/plan_store.h"
 

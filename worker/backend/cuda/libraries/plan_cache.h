@@ -16,6 +16,8 @@
 
 namespace ringmaster::cuda {
 
+struct DeviceFacts;
+
 class PlanCache {
  public:
   using Plan = std::shared_ptr<const ChosenConvolution>;
@@ -45,5 +47,25 @@ class PlanCache {
   // A plan, or why there is none. Never that memory is used up: there may be some the next time.
   std::map<std::string, StatusOr<Plan>> plans_ ABSL_GUARDED_BY(mu_);
 };
+
+// The plans of this process, for each of its GPUs, made by cuDNN handles that belong to no core:
+// cudnn_planner.cc.
+
+// Makes a plan for the GPU on the calling thread, on which it makes that GPU current. What is made
+// may be executed with any handle of the GPU.
+[[nodiscard]] StatusOr<ChosenConvolution> MakePlan(const DeviceFacts& facts,
+                                                   const PlanRequest& request);
+
+// From now on PlansFor's plans are kept in this file, for processes with the same `identity` (one
+// line), and those that it has are not looked for again. Before the first plan.
+void KeepPlansIn(const std::string& path, const std::string& identity);
+// Writes what is new into that file, where there is one; a failure is a line in the log.
+void KeepNewPlans();
+
+// How many threads make plans side by side.
+[[nodiscard]] size_t PlanningThreads();
+
+// Lives as long as the process, as libraries of device vendors want it.
+[[nodiscard]] PlanCache& PlansFor(const DeviceFacts& facts);
 
 }  // namespace ringmaster::cuda

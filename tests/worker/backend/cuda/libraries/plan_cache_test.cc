@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "tests/worker/backend/model_program.h"
-#include "worker/backend/cuda/libraries/cudnn_planner.h"
 
 namespace ringmaster::cuda {
 namespace {
