@@ -24,9 +24,10 @@ std::string CheckStray(const StrayCheckpoint& stray, const JobRecord& job) {
     return fmt::format("it is of another job that had the id {}: result_digest {}, expected {}",
                        stray.job_id, stray.result_digest, expected);
   }
-  // Its manifest says nothing of the maps behind the first one.
+  // That digest says nothing of the maps behind the first one. Those that are repeated stay.
   const auto& maps = job.resolved->result().class_maps();
-  if (maps.size() < 2 || stray.ref.step() <= maps.rbegin()->step()) return "";
+  const bool repeats = !job.status.like_job().empty();
+  if (repeats || maps.size() < 2 || stray.ref.step() <= maps.rbegin()->step()) return "";
   return fmt::format("the class maps of job {} have changed since step {}: it may be by others",
                      stray.job_id, maps.rbegin()->step());
 }
