@@ -53,9 +53,10 @@ enum class PlantedBug {
   kForgetsUnsaved,
   kForgetsSearches,
   kTrustsCommits,
+  kStartsUnstored,  // by class maps that the store does not have
 };
 
-inline constexpr std::array<std::pair<PlantedBug, std::string_view>, 33> kPlantedBugs{{
+inline constexpr std::array<std::pair<PlantedBug, std::string_view>, 34> kPlantedBugs{{
     {PlantedBug::kFramesOfAnyGeneration, "frames_of_any_generation"},
     {PlantedBug::kAppliesAfterFence, "applies_after_fence"},
     {PlantedBug::kStartsAtLowest, "starts_at_lowest"},
@@ -89,6 +90,7 @@ inline constexpr std::array<std::pair<PlantedBug, std::string_view>, 33> kPlante
     {PlantedBug::kForgetsUnsaved, "forgets_unsaved"},
     {PlantedBug::kForgetsSearches, "forgets_searches"},
     {PlantedBug::kTrustsCommits, "trusts_commits"},
+    {PlantedBug::kStartsUnstored, "starts_unstored"},
 }};
 
 // Of this thread's simulation.

@@ -101,9 +101,11 @@ struct RemoveFiles {
 };
 
 // A change of state. If it cannot be written it is not published, an OK reply to the same event
-// becomes UNAVAILABLE, and it is tried again.
+// becomes UNAVAILABLE, and it is tried again. One that asks is answered by JobSaved, when it or a
+// newer one of that job is stored.
 struct SaveJob {
   JobRecord record;
+  bool asks = false;
 };
 
 // Of a job's metrics. It is tried again until it is written; nothing waits for that.

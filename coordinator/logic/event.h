@@ -117,6 +117,9 @@ struct JobInserted {
   JobRecord record;
   Status status;
 };
+struct JobSaved {
+  JobRecord record;  // as it is stored now
+};
 struct CheckpointInserted {
   UploadId upload{};  // none: nobody brought it, the folder had it
   CheckpointRecord record;
@@ -152,7 +155,7 @@ struct Tick {};
 using Event =
     std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked, GraphAsked,
                  FetchAsked, DrainAsked, BenchAsked, BenchDropped, UploadAsked, UploadVerified,
-                 UploadPlaced, UploadClosed, CheckpointFound, JobInserted, CheckpointInserted,
+                 UploadPlaced, UploadClosed, CheckpointFound, JobInserted, JobSaved, CheckpointInserted,
                  CheckpointsRead, CheckpointRemoved, TermRaised, Tick>;
 
 }  // namespace ringmaster::coordinator

@@ -50,16 +50,18 @@ void Job::MakeRun(GenerationSource& generations, PhaseCounts& phase_counts, From
   snapshots = {};
   progress_events_ = {};
   first_step_ = from == From::kRestart;
+  generation_ = FromProto(record.status.generation());
 }
 
 Job::News Job::LearnOfRun() {
-  const GenerationId before = FromProto(record.status.generation());
   run->Describe(desk_.now, record.status);
   News news;
   const int slowed = SlowedBy(record.status);
   news.slowed = std::exchange(slowed_, slowed) != slowed;
   news.first_step = ObserveSteps();
-  news.regrouped = run->started() && before != run->generation();
+  if (run->started()) {
+    news.regrouped = std::exchange(generation_, run->generation()) != run->generation();
+  }
   return news;
 }
 
@@ -96,7 +98,7 @@ bool Job::HasNews() const {
   const v1::JobStatus& status = record.status;
   if (its.phase() == Phase::kDone || (its.resolved() && !record.resolved)) return true;
   if (!its.started()) return its.phase() == Phase::kPreparing && state_reason_ != kBuilds;
-  if (FromProto(status.generation()) != its.generation()) return true;
+  if (generation_ != its.generation()) return true;
   if (!first_step_ && its.phases().over()) return true;
   return !record.cancel_requested &&
          (its.state() != status.state() || its.reason() != state_reason_);
@@ -205,6 +207,7 @@ void Job::DropRun() {
   status.clear_workers();
   status.clear_start_phases();
   status.clear_started_unix_ms();
+  status.clear_generation();  // of a ring that was to be formed
   // Nothing was computed with it: another ring may resolve the job anew.
   if (status.resumes_job().empty() && status.like_job().empty() && !status.has_continues()) {
     record.resolved.reset();

@@ -116,6 +116,7 @@ class Job {
   std::vector<std::string> advice_;  // of one that waits
   ProgressEvents progress_events_;   // of the run
   bool first_step_ = false;          // of the run: told
+  GenerationId generation_;          // of the run: the newest that was learned of
   std::optional<std::chrono::milliseconds> shown_at_;
   bool unshown_ = false;
   int slowed_ = 0;  // percent, by all workers that slow it

@@ -84,6 +84,7 @@ class Logic {
   void On(const UploadPlaced& event);
   void On(const UploadClosed& event);
   void On(const JobInserted& event);
+  void On(const JobSaved& event);
   void On(const CheckpointInserted& event);
   void On(const CheckpointFound& event);
   void On(const CheckpointsRead& event);

@@ -419,8 +419,8 @@ void Logic::Cancel(Job& job) {
     if (job.run->phase() != Phase::kStopping) {
       job.run->Stop(reason, now_, actions_);
       job.SetState(state, "being cancelled: stops at a step boundary");
-      job.Save();
     }
+    job.Save();  // again, if it could not be stored when it was asked before
   } else {
     End(job, v1::JOB_STATE_CANCELLED, reason);
   }

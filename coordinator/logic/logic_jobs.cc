@@ -102,17 +102,16 @@ void Logic::Readopt(Job& job) {
 
 void Logic::Advance(Job& job, Fault fault) {
   Run& run = *job.run;
-  const auto before_it = static_cast<long>(actions_.size());
   run.CatchUp();
   if (fault.ok()) fault = run.Settle(now_, actions_);
   if (const auto step = run.TakeMapsChanged()) {
-    // A coordinator that starts again has to know by which map steps are computed, and must find no
-    // state by another one.
-    const auto mine = static_cast<long>(actions_.size());
+    // A coordinator that starts again must find no state by another map.
     job.record.resolved = run.resolved();
     DropCheckpointsAfter(job, *step, "of a class map that was given up");
-    actions_.push_back(SaveJob{job.record});
-    std::rotate(actions_.begin() + before_it, actions_.begin() + mine, actions_.end());
+  }
+  if (run.TakeUnstored()) {
+    run.DescribeNext(now_, job.record);
+    actions_.push_back(SaveJob{job.record, true});
   }
   if (const auto step = run.TakeDistrusted()) {
     DropCheckpointsAfter(job, *step, "not every member had reported its digest");
@@ -134,6 +133,13 @@ void Logic::Advance(Job& job, Fault fault) {
   }
   if (news.regrouped) MarkJoining(job);
   if (job.ShowRun(news)) queue_changed_ = true;
+}
+
+void Logic::On(const JobSaved& event) {
+  Job* const job = Find(event.record.id());
+  if (job == nullptr || !job->run || !event.record.resolved) return;
+  job->run->OnStored(event.record);
+  Advance(*job, {});
 }
 
 // The job's own checkpoints, newest first, then those of the one that it resumes, then the one that

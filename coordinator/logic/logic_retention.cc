@@ -16,7 +16,11 @@ constexpr std::chrono::milliseconds kForgetPause{500};  // between two tries of 
 
 // Why it is none of its job's; empty when it is.
 std::string CheckStray(const StrayCheckpoint& stray, const JobRecord& job) {
-  if (!job.resolved) {
+  const v1::JobStatus& status = job.status;
+  // Restore queues one without a generation again, and what it resolved itself goes.
+  const bool fixed =
+      !status.resumes_job().empty() || !status.like_job().empty() || status.has_continues();
+  if (!job.resolved || (status.generation().term() == 0 && !fixed)) {
     return fmt::format("job {} had not started yet when the store was copied", stray.job_id);
   }
   const std::string expected = Hex(job::ResultDigest(job.resolved->result()));
@@ -26,7 +30,7 @@ std::string CheckStray(const StrayCheckpoint& stray, const JobRecord& job) {
   }
   // That digest says nothing of the maps behind the first one. Those that are repeated stay.
   const auto& maps = job.resolved->result().class_maps();
-  const bool repeats = !job.status.like_job().empty();
+  const bool repeats = !status.like_job().empty();
   if (repeats || maps.size() < 2 || stray.ref.step() <= maps.rbegin()->step()) return "";
   return fmt::format("the class maps of job {} have changed since step {}: it may be by others",
                      stray.job_id, maps.rbegin()->step());

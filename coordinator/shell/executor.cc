@@ -92,8 +92,8 @@ void Executor::SaveUnsaved() {
   saving_unsaved_ = true;
   outcome_ = std::make_shared<Outcome>();
   // A newer write of the same job may be on its way: behind it this one would be the last word.
-  for (const auto& [id, record] : unsaved_) {
-    if (!saving_.contains(id)) Do(SaveJob{record});
+  for (const auto& [id, save] : unsaved_) {
+    if (!saving_.contains(id)) Do(save);
   }
   for (auto& [id, batch] : std::exchange(unsaved_metrics_, {})) {
     if (saving_metrics_.contains(id)) {
@@ -175,20 +175,23 @@ void Executor::Do(const SaveJob& action) {
   saving_.insert(action.record.id());
   commits_.Write(action, [this, outcome = outcome_](const Status& status, const StoreWrite& write) {
     outcome_ = outcome;
-    OnSaved(std::get<SaveJob>(write).record, status);
+    OnSaved(std::get<SaveJob>(write), status);
   });
 }
 
-void Executor::OnSaved(const JobRecord& record, const Status& status) {
-  const std::string& id = record.id();
+void Executor::OnSaved(const SaveJob& save, const Status& status) {
+  const std::string& id = save.record.id();
   saving_.erase(saving_.find(id));
+  const auto older = unsaved_.find(id);
+  const bool asks = save.asks || (older != unsaved_.end() && older->second.asks);
   if (!Judge(status, "save " + id).ok()) {
-    if (!RING_PLANTED(kForgetsUnsaved)) unsaved_[id] = record;
+    if (!RING_PLANTED(kForgetsUnsaved)) unsaved_[id] = {save.record, asks};
     return;
   }
   unsaved_.erase(id);
   if (RING_PLANTED(kForgetsWithheld)) withheld_.erase(id);
   if (auto view = withheld_.extract(id)) seams_.board->Publish(std::move(view.mapped()));
+  if (asks) Follow(JobSaved{save.record}, nullptr);
 }
 
 // What could not be written goes with the next, or is tried again.

@@ -93,7 +93,7 @@ class Executor {
   void Do(const Reply& action);
   void Do(const Note& action);
   void SaveUnsaved();
-  void OnSaved(const JobRecord& record, const Status& status);
+  void OnSaved(const SaveJob& save, const Status& status);
   void OnMetricsSaved(const SaveMetrics& saved, const Status& status);
   // Of an event that came then.
   [[nodiscard]] Now ReadClocks(std::optional<Clock::Time> came = std::nullopt) const;
@@ -106,7 +106,7 @@ class Executor {
   std::shared_ptr<Outcome> outcome_;
   std::shared_ptr<Asked> asked_;  // null: it is no question
   // Changes that could not be stored yet, and the views that wait for them, by job.
-  std::map<std::string, JobRecord> unsaved_;
+  std::map<std::string, SaveJob> unsaved_;
   std::map<std::string, JobView> withheld_;
   std::map<std::string, MetricBatch> unsaved_metrics_;
   std::multiset<std::string> saving_, saving_metrics_;  // jobs, a time for each write on its way

@@ -244,6 +244,9 @@ class Play {
     job_ = action.record.id();
     Step(JobInserted{action.record, absl::OkStatus()});
   }
+  void Do(const SaveJob& action) {
+    if (action.asks) Step(JobSaved{action.record});
+  }
   void Do(const InsertCheckpoint& action) {
     Step(CheckpointInserted{action.upload, action.record, action.digest, absl::OkStatus()});
   }

@@ -18,6 +18,13 @@ GenerationId IdOf(const v1::Generation& generation) {
   return {generation.term(), generation.counter()};
 }
 
+bool HasMapsOf(const v1::Start& start, const coordinator::JobRecord& record) {
+  if (!record.resolved || record.status.generation().term() == 0) return false;
+  const ClassMaps& stored = record.resolved->result().class_maps();
+  return std::ranges::equal(start.class_maps(), stored, {}, &v1::ClassMap::SerializeAsString,
+                            &v1::ClassMap::SerializeAsString);
+}
+
 uint64_t RewindsOf(const v1::JobStatus& status) {
   return static_cast<uint64_t>(
       std::count_if(status.regroups().begin(), status.regroups().end(),
@@ -210,6 +217,11 @@ void Oracle::OnStart(const v1::Start& start) {
   if (const auto known = jobs_.find(start.job_id()); known != jobs_.end()) {
     (void)HistoryOf(known->second, start.class_maps());
   }
+  const auto stored = cluster_->store.jobs().find(start.job_id());
+  if (fresh && (stored == cluster_->store.jobs().end() || !HasMapsOf(start, stored->second))) {
+    cluster_->world.Violate("rule 11: " + generation.ToString() +
+                            " begins by class maps that are not stored");
+  }
   if (start.class_maps(static_cast<int>(start.class_map())).step() > start.start_step()) {
     cluster_->world.Violate("rule 4: " + generation.ToString() + " begins before its class map");
   }
@@ -297,6 +309,7 @@ void Oracle::OnPublished(const coordinator::JobView& view) {
   }
   if (status.state() == v1::JOB_STATE_SUCCEEDED) CheckSucceeded(status.job_id());
   if (status.state() == v1::JOB_STATE_FAILED) {
+    if (cluster_->coordinator->NobodyKnowsWhoLied()) return cluster_->world.Stop();
     cluster_->world.Violate(fmt::format("rule 7: {} FAILED: {}", status.job_id(), status.reason()));
   }
 }

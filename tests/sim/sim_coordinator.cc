@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -155,8 +156,13 @@ void SimCoordinator::Hear(uint64_t connection, const v1::WorkerMessage& message)
 
 void SimCoordinator::TellLie(v1::Progress* progress) {
   const v1::Start* start = cluster_->oracle.NewestStart(progress->job_id());
-  // Not of the state that it holds, of which it says the truth when it acknowledges a fence.
-  v1::StepDigest& digest = *progress->mutable_digests(0);
+  // Not of the state that it holds, of which it says the truth when it acknowledges a fence; of a
+  // step that the others speak of, too, whatever the stride of their reports.
+  const auto behind = std::prev(progress->mutable_digests()->end());
+  v1::StepDigest& digest = *std::max_element(
+      progress->mutable_digests()->begin(), behind, [](const auto& one, const auto& other) {
+        return std::countr_zero(one.step()) < std::countr_zero(other.step());
+      });
   const bool current = start != nullptr && start->ring_size() >= 3 &&
                        start->generation().counter() == progress->generation().counter() &&
                        start->generation().term() == progress->generation().term();
@@ -165,6 +171,15 @@ void SimCoordinator::TellLie(v1::Progress* progress) {
   digest.set_digest("none of it");
   cluster_->world.Log(fmt::format("LIE of step {}", digest.step()));
   cluster_->world.After(seconds(2), life_, [this] { CheckLie(); });
+}
+
+bool SimCoordinator::NobodyKnowsWhoLied() const {
+  const auto lives = [this](const v1::RingMember& member) {
+    return std::ranges::any_of(cluster_->workers, [&member](const auto& entry) {
+      return entry.second->incarnation() == member.incarnation() && entry.second->life()->alive;
+    });
+  };
+  return lie_.told && std::ranges::count_if(lie_.start.ring(), lives) < 3;
 }
 
 // The others say what they hold within a heartbeat or two, unless the ring ends before.

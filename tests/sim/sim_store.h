@@ -4,6 +4,7 @@
 // copy is put back.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -69,6 +70,12 @@ class SimStore : public coordinator::Store {
   void Snapshot() { older_ = now_; }
   [[nodiscard]] bool has_snapshot() const { return older_.term != 0; }
   void RestoreSnapshot() { now_ = older_; }
+  // Of its jobs, whether each was given a ring.
+  [[nodiscard]] bool SnapshotIsBegun() const {
+    return std::ranges::all_of(older_.jobs, [](const auto& entry) {
+      return entry.second.status.generation().term() > 0;
+    });
+  }
 
   // The checkpoint folder, by path.
   struct Folder {

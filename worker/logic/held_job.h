@@ -28,6 +28,7 @@ struct HeldJob {
   bool drop_when_idle = false;  // the job thread is still busy with it
   bool data_differs = false;    // as the coordinator said when it let the job go
   std::vector<std::string> known_shard_sha256;
+  google::protobuf::RepeatedPtrField<v1::ClassMap> class_maps;  // by which it is computed
 
   GenerationId fenced;    // nothing older is applied any more, once it is acknowledged
   GenerationId started;   // that runs, or ran last

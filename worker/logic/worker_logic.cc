@@ -41,6 +41,7 @@ Decision WorkerLogic::On(const Connected&, Time) {
     for (const std::string& sha256 : job_->known_shard_sha256) {
       attach.add_known_shard_sha256(sha256);
     }
+    *attach.mutable_class_maps() = job_->class_maps;
     for (const auto& [step, manifest] : job_->snapshots) {
       v1::Snapshot& snapshot = *attach.add_snapshots();
       snapshot.set_step(step);
@@ -220,6 +221,7 @@ Decision WorkerLogic::OnPrepare(const v1::Prepare& message) {
     return Nothing("prepare for a job that was not inspected here is ignored");
   }
   job_->phase = Phase::kPreparing;
+  job_->class_maps = message.job().result().class_maps();
   return Do(PrepareJob{job_->id, message.job(), message.joins()}, "prepare the job");
 }
 

@@ -117,6 +117,7 @@ Decision WorkerLogic::OnStart(const v1::Start& message) {
                                generation.ToString(), job_->fenced.ToString()));
   }
   job_->started = generation;
+  job_->class_maps = message.class_maps();
   job_->phase = Phase::kRunning;
   job_->stop.reset();
   job_->after_run = AfterRun::kReport;

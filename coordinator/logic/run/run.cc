@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "common/job/class_map.h"
 #include "common/job/metrics.h"
 #include "common/job/resolve.h"
 #include "coordinator/logic/explain.h"
@@ -68,7 +69,9 @@ void Run::Adopt(const JobRecord& job, Now now) {
   custody_.set_kept_step(status.checkpoint().step());
   report_.Adopt(status, committed_);
   start_step_ = report_.StartOf(generation_);
-  ChooseMap(start_step_, true);
+  OnStored(job);
+  // That generation's; one that was to begin by a newer map may not have been told.
+  map_ = job::MapOf(resolved_->result(), start_step_, true);
   begun_ = now.steady;
   // Also of a job that waited for its last checkpoint.
   if (!members_.ring().empty()) return Become(Phase::kAdopting, now);

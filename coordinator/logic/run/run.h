@@ -168,11 +168,16 @@ class Run {
   size_t room() const;                                    // so many more workers may join
   // Of each class of its map, by name: so many more, without regard to the others. It is resolved.
   [[nodiscard]] std::map<std::string, size_t> rooms() const;
-  // Its class maps are others than at the last call, and with them the states behind this step: to
-  // be durable before what was said of them.
+  // Its class maps are others than at the last call, and with them the states behind this step.
   [[nodiscard]] std::optional<uint64_t> TakeMapsChanged() {
     return std::exchange(maps_changed_, std::nullopt);
   }
+  // The next generation begins when the store has what DescribeNext says, and OnStored told it;
+  // once.
+  [[nodiscard]] bool TakeUnstored() { return std::exchange(unstored_, false); }
+  // What a coordinator that starts again has to know of a job whose workers begin.
+  void DescribeNext(Now now, JobRecord& record);
+  void OnStored(const JobRecord& record);
   bool Barred(const v1::Attach& attach, Now now) const {
     return readmission_.Barred(attach.name(), attach.incarnation(), now);
   }
@@ -183,7 +188,8 @@ class Run {
   [[nodiscard]] std::vector<Happening> TakeHappenings();
   [[nodiscard]] bool TakeBarEnded(Now now) { return readmission_.TakeEnded(now); }
   bool has_news() const {
-    return custody_.searches() || !told_.empty() || !departures_.empty() || !requeue_.empty();
+    return custody_.searches() || !told_.empty() || !departures_.empty() || !requeue_.empty() ||
+           unstored_;
   }
   // A checkpoint is to be searched for; once.
   [[nodiscard]] bool TakeSearch() { return custody_.TakeSearch(); }
@@ -283,6 +289,7 @@ class Run {
   void SendFence(const Member& member, FenceWhen when, Actions& actions) const;
   Fault StepFencing(Now now, Actions& actions);
   Fault Conclude(Now now, Actions& actions);
+  bool IsStored();
   std::vector<std::string> TakeSeats(std::vector<std::string> names, Now now);
   void LeaveOutAccused(std::vector<std::string>& names, Now now);
   void TellUnanswered(Now now);
@@ -404,6 +411,9 @@ class Run {
   int map_ = 0;                           // of the class maps, by which it goes on
   bool map_due_ = false;                  // its first class map is made when all were measured
   std::optional<uint64_t> maps_changed_;  // since TakeMapsChanged: from which step on
+  std::string stored_maps_, asked_maps_;  // serialized: those the store has, and is to have
+  GenerationId asked_generation_;         // with them, of a job that has not started
+  bool unstored_ = false;                 // since TakeUnstored
   std::optional<v1::InitSource> init_;    // none of a job that resumes another one
 
   // The newest generation.

@@ -12,6 +12,24 @@
 
 namespace ringmaster::coordinator {
 
+namespace {
+
+using ClassMaps = google::protobuf::RepeatedPtrField<v1::ClassMap>;
+
+// Whether the same of both led to S(step).
+bool LedAlike(const ClassMaps& a, const ClassMaps& b, uint64_t step) {
+  const auto began = [step](const ClassMaps& maps) {
+    std::vector<std::string> before;
+    for (const v1::ClassMap& map : maps) {
+      if (map.step() < step) before.push_back(map.SerializeAsString());
+    }
+    return before;
+  };
+  return began(a) == began(b);
+}
+
+}  // namespace
+
 Member& Run::Add(const Worker& worker, Role role, Now now) {
   Member member;
   member.attach = worker.attach;
@@ -32,8 +50,14 @@ bool Run::MayReturn(const v1::Attach& attach) const {
   if (!started_ || phase_ == Phase::kStopping || phase_ == Phase::kDone) return false;
   if (attach.applied() > resolved_->result().total_steps()) return false;
   if (IsSpoilt(FromProto(attach.generation()), attach.applied())) return false;
+  if (!LedAlike(attach.class_maps(), resolved_->result().class_maps(), attach.applied())) {
+    return false;
+  }
   if (attach.known_shard_sha256_size() != static_cast<int>(attach.cores())) return false;
   const v1::MappedClass* its = job::FindClass(map(), attach.numerics_class());
+  if (its == nullptr && phase_ == Phase::kAdopting && !repeats()) {  // it may run by the next map
+    its = job::FindClass(job::NewestMap(resolved_->result()), attach.numerics_class());
+  }
   const v1::KnownShard* wanted = its == nullptr ? nullptr : KnownShardOf(its->class_());
   if (wanted == nullptr) return false;
   const auto& known = attach.known_shard_sha256();
@@ -200,12 +224,12 @@ std::string WordsOf(const v1::ClassMap& map) {
 const v1::ClassMap& Run::map() const { return resolved_->result().class_maps(map_); }
 
 // Of a generation that goes on with S(step). What a job like another one will need is known; of any
-// other one maps that began after that step are of a state that is gone.
+// other one maps that began after that step are of states that are gone.
 void Run::ChooseMap(uint64_t step, bool evaluated) {
   auto& maps = *resolved_->mutable_result()->mutable_class_maps();
   while (!repeats() && maps.size() > 1 && maps.rbegin()->step() > step) {
+    maps_changed_ = maps.rbegin()->step();
     maps.RemoveLast();
-    maps_changed_ = step;
   }
   map_ = repeats() ? job::MapOf(resolved_->result(), step, evaluated) : maps.size() - 1;
 }

@@ -126,6 +126,7 @@ Fault Run::Conclude(Now now, Actions& actions) {
     return {};
   }
   if (!MissingClasses(names).empty()) FallBack(names, step, evaluated);
+  if (!RING_PLANTED(kStartsUnstored) && !IsStored()) return {};
   names = TakeSeats(std::move(names), now);
   if (!Enough(names) || !MissingClasses(names).empty() || lacks(members_.HighestApplied(names))) {
     Become(Phase::kWaiting, now);
@@ -133,6 +134,43 @@ Fault Run::Conclude(Now now, Actions& actions) {
   }
   SendStart(names, now, actions);
   return {};
+}
+
+namespace {
+
+std::string Serialize(const v1::ResolvedJob& resolved) {
+  std::string bytes;
+  for (const v1::ClassMap& map : resolved.result().class_maps()) {
+    bytes += map.SerializeAsString() + '/';
+  }
+  return bytes;
+}
+
+}  // namespace
+
+// No worker computes what a coordinator that starts again would not know of: it would resolve the
+// job anew, or go on by other class maps. The fence lasts until then.
+bool Run::IsStored() {
+  const std::string maps = Serialize(*resolved_);
+  if (stored_maps_ == maps) return true;
+  if (std::exchange(asked_maps_, maps) != maps) unstored_ = true;
+  return false;
+}
+
+void Run::DescribeNext(Now now, JobRecord& record) {
+  record.resolved = resolved_;
+  Describe(now, record.status);
+  if (started_) return;
+  asked_generation_ = fence_.generation();
+  *record.status.mutable_generation() = ToProto(asked_generation_);
+}
+
+void Run::OnStored(const JobRecord& record) {
+  // An earlier run may have asked, of another ring, and the job was queued again since.
+  const bool mine = !asked_maps_.empty() &&
+                    FromProto(record.status.generation()) == asked_generation_;
+  if (!started_ && !mine) return;
+  stored_maps_ = Serialize(*record.resolved);
 }
 
 void Run::LeaveOutAccused(std::vector<std::string>& names, Now now) {

@@ -270,8 +270,10 @@ void Run::StepAdopting(Now now, Actions& actions) {
       actions);
 }
 
-// The generation runs on as it is.
+// The generation runs on as it is, by its own map.
 void Run::TakeOver(Now now) {
+  ChooseMap(start_step_, true);
+  (void)IsStored();
   std::string names;
   for (const Place& place : members_.ring()) names += (names.empty() ? "" : ", ") + place.name;
   Tell(event_type::kAdopted, Severity::kInfo,

@@ -145,7 +145,11 @@ class Player {
   void Attach(const Command& command) {
     Open(command);
     Say(command, [&](v1::WorkerMessage& message) {
-      *message.mutable_attach() = ParseAttach(command);
+      v1::Attach& attach = *message.mutable_attach();
+      attach = ParseAttach(command);
+      if (command.Text("maps", "") != "others" && class_maps_.contains(attach.job_id())) {
+        *attach.mutable_class_maps() = class_maps_.at(attach.job_id());
+      }
       cores_[command.subject] = message.attach().cores();
     });
   }
@@ -348,6 +352,10 @@ class Player {
     if (action.message.has_prepare()) {
       const v1::Prepare& prepare = action.message.prepare();
       job_results_[prepare.job_id()] = Hex(job::ResultDigest(prepare.job().result()));
+      class_maps_[prepare.job_id()] = prepare.job().result().class_maps();
+    }
+    if (action.message.has_start()) {
+      class_maps_[action.message.start().job_id()] = action.message.start().class_maps();
     }
     if (action.message.has_measure_ring()) {
       measure_[action.session] = action.message.measure_ring();
@@ -394,12 +402,13 @@ class Player {
     Follow(CheckpointInserted{action.upload, action.record, action.digest, stored});
   }
 
-  void Do(const SaveJob& action) {
+  void Do(SaveJob action) {
     const std::string& id = action.record.id();
     const std::string text = fmt::format("save {} {}", id, StateName(action.record.status.state()));
-    if (!store_.Save(action.record).ok()) return Line(text + Failing());
+    if (!store_.Save(action).ok()) return Line(text + Failing());
     page_.Line("saves", text);
     if (const std::optional<JobView> view = store_.Release(id)) Do(PublishJob{*view});
+    if (action.asks && store_.answers()) Follow(JobSaved{action.record});
   }
 
   void Do(const ReadBack& action) { Line(uploads_.Read(action)); }
@@ -538,7 +547,7 @@ class Player {
          Step(FetchAsked{c.subject, JobId(c.Text("job", "j0001"))});
        }},
       {"disk", [this](const Command& c) { SetDisk(c); }},
-      {"store", [this](const Command& c) { store_.set_works(c.subject == "works"); }},
+      {"store", [this](const Command& c) { store_.set(c.subject); }},
       {"show", [this](const Command& c) { page_.Show(c.subject, true); }},
       {"hide", [this](const Command& c) { page_.Show(c.subject, false); }},
       {"limits", [this](const Command& c) { SetLimits(c); }},
@@ -560,6 +569,7 @@ class Player {
   std::map<SessionId, v1::MeasureRing> measure_;  // the newest that each was told
   std::map<std::string, uint64_t> cores_;
   std::map<std::string, std::string> job_results_;
+  std::map<std::string, google::protobuf::RepeatedPtrField<v1::ClassMap>> class_maps_;  // by job
   std::map<std::string, std::string> shown_;
   std::map<std::string, JobView> views_;
   bool shows_phases_ = true;

@@ -3,6 +3,7 @@
 //
 //   store fails     nothing can be written from here on
 //   store works     it can again; what was not saved is, with the next tick
+//   store answers-not   it can, but what waits for the answer of a JobSaved waits: until a restart
 #pragma once
 
 #include <map>
@@ -18,8 +19,12 @@ namespace ringmaster::coordinator {
 
 class PlayedStore {
  public:
-  void set_works(bool works) { works_ = works; }
+  void set(const std::string& how) {
+    works_ = how != "fails";
+    answers_ = how != "answers-not";
+  }
   [[nodiscard]] bool works() const { return works_; }
+  [[nodiscard]] bool answers() const { return answers_; }
   [[nodiscard]] const Restored& content() const { return content_; }
 
   // An event begins: what is answered to it depends on its own writes.
@@ -28,6 +33,7 @@ class PlayedStore {
   void Open() {
     unsaved_.clear();
     withheld_.clear();
+    answers_ = true;
     ++content_.term;
   }
   void Reset() { content_ = {}; }
@@ -40,9 +46,14 @@ class PlayedStore {
     if (works_) Keep(record, content_.checkpoints);
     return Judge();
   }
-  [[nodiscard]] Status Save(const JobRecord& record) {
+  // What it asks, and what an older one asked that could not be saved.
+  [[nodiscard]] Status Save(SaveJob& save) {
+    const JobRecord& record = save.record;
+    if (const auto older = unsaved_.find(record.id()); older != unsaved_.end()) {
+      save.asks = save.asks || older->second.asks;
+    }
     if (!works_) {
-      unsaved_[record.id()] = record;
+      unsaved_[record.id()] = save;
       return Judge();
     }
     unsaved_.erase(record.id());
@@ -74,7 +85,7 @@ class PlayedStore {
   [[nodiscard]] Actions Again() {
     Actions again;
     if (!works_) return again;
-    for (const auto& [id, record] : unsaved_) again.emplace_back(SaveJob{record});
+    for (const auto& [id, save] : unsaved_) again.emplace_back(save);
     return again;
   }
 
@@ -102,9 +113,9 @@ class PlayedStore {
   }
 
   Restored content_;
-  bool works_ = true;
+  bool works_ = true, answers_ = true;
   bool failed_ = false;  // a write of the event that is played
-  std::map<std::string, JobRecord> unsaved_;
+  std::map<std::string, SaveJob> unsaved_;
   std::map<std::string, JobView> withheld_;
 };
 
