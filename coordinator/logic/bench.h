@@ -19,7 +19,7 @@
 #include "coordinator/logic/action.h"
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/options.h"
-#include "coordinator/logic/run/generation.h"
+#include "coordinator/logic/record.h"
 #include "ringmaster/v1/bench.pb.h"
 
 namespace ringmaster::coordinator {

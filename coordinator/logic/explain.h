@@ -1,6 +1,5 @@
 // Why a job is in its state, which worker slows it, and what would help; made of what everyone may
-// see. It decides nothing. Pure; thread-safe (free functions). explain.cc has the answers,
-// predict.cc what a job's steps would take on other workers.
+// see. It decides nothing. Pure; thread-safe (free functions).
 #pragma once
 
 #include <optional>

@@ -22,7 +22,6 @@
 #include "coordinator/logic/options.h"
 #include "coordinator/logic/record.h"
 #include "coordinator/logic/run/failure.h"
-#include "coordinator/logic/run/generation.h"
 #include "coordinator/logic/run/run.h"
 #include "coordinator/logic/scheduler.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/ticket.h"
-#include "coordinator/logic/run/generation.h"
+#include "coordinator/logic/record.h"
 #include "coordinator/service/checkpoint_check.h"
 
 namespace ringmaster::coordinator {

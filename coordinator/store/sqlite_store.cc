@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "coordinator/logic/run/generation.h"
+#include "coordinator/logic/record.h"
 #include "ringmaster/v1/jobs.pb.h"
 
 namespace ringmaster::coordinator {

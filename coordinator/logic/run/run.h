@@ -21,8 +21,8 @@
 // What it decides by values of their own is in Membership (who there is), Fence (a regroup, whom it
 // waits for, bad links), StateCustody (where the newest state is), RunReport (what is shown). The
 // rest in files: run_members.cc who comes and goes and which numerics classes share the job,
-// run_balance.cc how many shards each computes, run_heard.cc what members say while the ring runs
-// and states with wrong bits, run.cc Settle, Become and what is told.
+// run_heard.cc what members say while the ring runs and states with wrong bits, run.cc Settle,
+// Become and what is told.
 #pragma once
 
 #include <chrono>
@@ -46,7 +46,6 @@
 #include "coordinator/logic/run/agreement.h"
 #include "coordinator/logic/run/failure.h"
 #include "coordinator/logic/run/fence.h"
-#include "coordinator/logic/run/generation.h"
 #include "coordinator/logic/run/member.h"
 #include "coordinator/logic/run/phase.h"
 #include "coordinator/logic/run/ring.h"
@@ -330,7 +329,7 @@ class Run {
   void RegroupComers(Now now, Actions& actions);
   void EvictFrozen(Now now);
 
-  // run_balance.cc
+  // run_steps.cc: shards follow speed
   // The ring's members of a class, and the seconds until the last one has its shards: as it is, and
   // by speed without the slow ones, if any need not be there.
   struct ClassPace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "coordinator/logic/run/generation.h"
+#include "coordinator/logic/record.h"
 
 namespace ringmaster::coordinator {
 

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "coordinator/logic/run/generation.h"
+#include "coordinator/logic/record.h"
 #include "tests/coordinator/logic/moment.h"
 
 namespace ringmaster::coordinator {

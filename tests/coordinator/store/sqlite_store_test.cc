@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "coordinator/logic/run/generation.h"
+#include "coordinator/logic/record.h"
 #include "coordinator/store/data_folder.h"
 #include "tests/support/cluster_messages.h"
 #include "tests/support/temporary_folder.h"
