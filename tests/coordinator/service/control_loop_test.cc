@@ -183,6 +183,7 @@ struct OlderStore {
     job.number = 1;
     job.status.set_job_id("j0001");
     job.status.set_state(v1::JOB_STATE_FAILED);
+    job.status.mutable_generation()->set_term(1);
     *job.status.mutable_spec() = testing::MakeSpec();
     job.resolved = *job::Resolve(testing::MakeSpec(), testing::MakeFacts(),
                                  testing::MakeAttach("a").numerics_class());
@@ -232,6 +233,14 @@ TEST_CASE_METHOD(OlderStore, "ControlLoop: of strays none is used that is not wh
   CHECK(store.inserted.empty());
   CHECK(std::filesystem::exists(damaged.path()));
   CHECK(std::filesystem::exists(other.path()));
+}
+
+// It is resolved anew, to other class maps perhaps.
+TEST_CASE_METHOD(OlderStore, "ControlLoop: of strays none is used of a job that had not begun") {
+  store.jobs[0].status.clear_generation();
+  const v1::CheckpointRef stray = Put("j0001", 6, result_digest);
+  CHECK(StepsAfterRestore() == std::vector<uint64_t>{2});
+  CHECK(std::filesystem::exists(stray.path()));
 }
 
 TEST_CASE_METHOD(OlderStore, "ControlLoop: a new job gets no id whose checkpoints are there") {
