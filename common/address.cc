@@ -114,6 +114,7 @@ StatusOr<Address> ParseAddress(const std::string& text, const std::string& what)
     return bad("an IPv6 address needs brackets");
   }
   if (host.empty()) return bad("there is no host");
+  if (host.starts_with(kUnixScheme)) return bad("a Unix socket has neither brackets nor a port");
   unsigned port = 0;
   const char* const first = text.data() + colon + 1;
   const char* const last = text.data() + text.size();

@@ -100,6 +100,32 @@ std::string ClassName(const v1::NumericsClass& numerics) {
                      Hex(Sha256Of(AllOf(numerics))).substr(0, kNameDigits));
 }
 
+std::string TextOf(const v1::ClassMap& map) {
+  std::string text =
+      fmt::format("from {}{}:", map.step(), map.before_evaluation() ? ", evaluated by it" : "");
+  for (const v1::MappedClass& each : map.classes()) {
+    text += fmt::format(" {} {}", each.class_(), each.shards());
+  }
+  return text;
+}
+
+std::string TextOf(const ClassMaps& maps) {
+  std::string text;
+  for (const v1::ClassMap& map : maps) text += TextOf(map) + "; ";
+  return text;
+}
+
+bool LedAlike(const ClassMaps& a, const ClassMaps& b, uint64_t step) {
+  const auto led = [step](const ClassMaps& maps) {
+    std::string text;
+    for (const v1::ClassMap& map : maps) {
+      if (map.step() < step) text += TextOf(map) + "; ";
+    }
+    return text;
+  };
+  return led(a) == led(b);
+}
+
 const v1::ClassMap& NewestMap(const v1::ResultSpec& result) {
   RING_CHECK(!result.class_maps().empty(), "a resolved job has a class map");
   return result.class_maps(result.class_maps_size() - 1);

@@ -16,6 +16,14 @@ namespace ringmaster::job {
 // What people call it: `cpu-avx512_core_bf16-9a31f02c`, the last part of a SHA-256 of all of it.
 [[nodiscard]] std::string ClassName(const v1::NumericsClass& numerics);
 
+// Two maps are equal when this is: a class's name is made of all that it is. Their serialized bytes
+// need not be, as libraries are in no order there; a manifest has the names alone.
+[[nodiscard]] std::string TextOf(const v1::ClassMap& map);
+using ClassMaps = google::protobuf::RepeatedPtrField<v1::ClassMap>;
+[[nodiscard]] std::string TextOf(const ClassMaps& maps);
+// Whether the same of both led to S(step): those that begin before it.
+[[nodiscard]] bool LedAlike(const ClassMaps& a, const ClassMaps& b, uint64_t step);
+
 // The newest map of the job, which has one.
 [[nodiscard]] const v1::ClassMap& NewestMap(const v1::ResultSpec& result);
 // By which of the job's maps S(step) goes on: the last one that begins before it, or with it, when

@@ -28,12 +28,13 @@ std::string CheckStray(const StrayCheckpoint& stray, const JobRecord& job) {
     return fmt::format("it is of another job that had the id {}: result_digest {}, expected {}",
                        stray.job_id, stray.result_digest, expected);
   }
-  // That digest says nothing of the maps behind the first one. Those that are repeated stay.
-  const auto& maps = job.resolved->result().class_maps();
-  const bool repeats = !status.like_job().empty();
-  if (repeats || maps.size() < 2 || stray.ref.step() <= maps.rbegin()->step()) return "";
-  return fmt::format("the class maps of job {} have changed since step {}: it may be by others",
-                     stray.job_id, maps.rbegin()->step());
+  // That digest says nothing of the maps behind the first one.
+  if (job::LedAlike(stray.class_maps, job.resolved->result().class_maps(), stray.ref.step())) {
+    return "";
+  }
+  return fmt::format("it is by other class maps of job {} ({}) than those that led to step {} ({})",
+                     stray.job_id, job::TextOf(stray.class_maps), stray.ref.step(),
+                     job::TextOf(job.resolved->result().class_maps()));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "common/job/class_map.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/job.pb.h"
 #include "ringmaster/v1/jobs.pb.h"
@@ -150,6 +151,7 @@ struct StrayCheckpoint {
   std::string job_id;
   v1::CheckpointRef ref;
   std::string result_digest;  // hex, as its manifest says
+  job::ClassMaps class_maps;  // as it says, without their numerics
 };
 
 // ---- generations --------------------------------------------------------------------------------

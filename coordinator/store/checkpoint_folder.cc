@@ -92,6 +92,7 @@ void CheckpointFolder::Inspect(const std::string& job, const std::string& path,
   stray.ref.set_step(step);
   stray.ref.set_sha256(whole->sha256);
   stray.result_digest = whole->manifest.result_digest;
+  stray.class_maps = whole->manifest.class_maps;
 }
 
 StatusOr<std::unique_ptr<StagedCheckpoint>> CheckpointFolder::Stage(const JobId& job, uint64_t step,

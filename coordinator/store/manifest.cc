@@ -25,6 +25,16 @@ Manifest Read(const nlohmann::json& json) {
     manifest.files[file.at("name").get<std::string>()] = {WholeNumber(file.at("bytes")),
                                                           file.at("sha256").get<std::string>()};
   }
+  for (const nlohmann::json& map : json.value("class_maps", nlohmann::json::array())) {
+    v1::ClassMap& made = *manifest.class_maps.Add();
+    made.set_step(WholeNumber(map.at("step")));
+    made.set_before_evaluation(map.at("before_evaluation").get<bool>());
+    for (const auto& [name, shards] : map.at("classes").items()) {
+      v1::MappedClass& its = *made.add_classes();
+      its.set_class_(name);
+      its.set_shards(static_cast<uint32_t>(WholeNumber(shards)));
+    }
+  }
   return manifest;
 }
 

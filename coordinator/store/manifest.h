@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "common/job/class_map.h"
 #include "common/status.h"
 
 namespace ringmaster::coordinator {
@@ -21,6 +22,7 @@ struct Manifest {
   uint64_t step = 0;
   std::string result_digest;  // hex
   std::string digest;         // hex, of the state
+  job::ClassMaps class_maps;  // that led to it, with names of classes alone
   std::map<std::string, File> files;
 };
 

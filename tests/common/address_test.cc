@@ -26,6 +26,7 @@ TEST_CASE("Address: what is wrong is said with the flag") {
         "--listen localhost: there is no port; expected HOST:PORT, for example 127.0.0.1:7700");
   CHECK(ErrorOf(":80").find("there is no host") != std::string::npos);
   CHECK(ErrorOf("::1:80").find("an IPv6 address needs brackets") != std::string::npos);
+  CHECK(ErrorOf("[unix:/run/x]:80").find("neither brackets nor a port") != std::string::npos);
   for (const char* text : {"a:", "a:x", "a:65536", "a:-1", "a:80x", "a: 80"}) {
     CHECK(ErrorOf(text).find("the port is not a number from 0 to 65535") != std::string::npos);
   }

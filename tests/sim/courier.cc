@@ -35,6 +35,7 @@ Courier::Courier(Cluster* cluster, LifePtr life, int host, const v1::ResolvedJob
       life_(std::move(life)),
       host_(host),
       result_digest_(Hex(job::ResultDigest(resolved.result()))),
+      class_maps_(resolved.result().class_maps()),
       job_(std::move(job)),
       generation_(std::move(generation)) {}
 
@@ -80,9 +81,9 @@ void Courier::Try() {
         answer(Error(absl::StatusCode::kUnavailable, "{}", reason));
       },
       [cluster = cluster_, begin, state = queue_.front().state, digest = result_digest_,
-       answer](const ConnectionPtr& incoming) {
-        cluster->coordinator->AcceptUpload(incoming, begin, {begin.step(), state, digest, false},
-                                           answer);
+       maps = class_maps_, answer](const ConnectionPtr& incoming) {
+        cluster->coordinator->AcceptUpload(incoming, begin,
+                                           {begin.step(), state, digest, maps, false}, answer);
       });
 }
 

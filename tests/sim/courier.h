@@ -47,7 +47,8 @@ class Courier : public std::enable_shared_from_this<Courier> {
   Cluster* const cluster_;
   const LifePtr life_;
   const int host_;
-  const std::string result_digest_;  // as it stands in its manifests
+  const std::string result_digest_;
+  const ClassMaps class_maps_;  // as it stands in its manifests
   const std::string job_;
   const v1::Generation generation_;
   std::deque<Parcel> queue_;

@@ -64,6 +64,7 @@ void SimCoordinator::Start() {
       stray.ref.set_step(folder.step);
       stray.ref.set_sha256(ManifestSha256(folder.step, folder.state));
       stray.result_digest = folder.result_digest;
+      stray.class_maps = folder.class_maps;
       cluster_->oracle.OnStray(job, folder.step);
     }
   }
@@ -173,13 +174,15 @@ void SimCoordinator::TellLie(v1::Progress* progress) {
   cluster_->world.After(seconds(2), life_, [this] { CheckLie(); });
 }
 
-bool SimCoordinator::NobodyKnowsWhoLied() const {
+bool SimCoordinator::NobodyKnowsWhoLied(const v1::JobStatus& failed) const {
   const auto lives = [this](const v1::RingMember& member) {
     return std::ranges::any_of(cluster_->workers, [&member](const auto& entry) {
       return entry.second->incarnation() == member.incarnation() && entry.second->life()->alive;
     });
   };
-  return lie_.told && std::ranges::count_if(lie_.start.ring(), lives) < 3;
+  return lie_.told && failed.job_id() == lie_.start.job_id() &&
+         failed.failure().word() == "STATE_DIFFERS" &&
+         std::ranges::count_if(lie_.start.ring(), lives) < 3;
 }
 
 // The others say what they hold within a heartbeat or two, unless the ring ends before.

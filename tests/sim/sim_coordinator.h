@@ -50,9 +50,8 @@ class SimCoordinator : private coordinator::Clock,
                       const OnDownloaded& answer);
   // The next report of digests of a ring of three or more has a wrong one.
   void LetOneLie() { lie_.armed = true; }
-  // It was told, and of its ring fewer than three are left: a job whose members say different things
-  // fails then.
-  [[nodiscard]] bool NobodyKnowsWhoLied() const;
+  // This job failed for it, and of its ring fewer than three were left.
+  [[nodiscard]] bool NobodyKnowsWhoLied(const v1::JobStatus& failed) const;
   // Clients: `done` is told the reply, unless the process dies before.
   void Ask(const coordinator::Event& event, std::function<void(const coordinator::Reply&)> done);
 

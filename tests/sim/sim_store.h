@@ -72,9 +72,8 @@ class SimStore : public coordinator::Store {
   void RestoreSnapshot() { now_ = older_; }
   // Of its jobs, whether each was given a ring.
   [[nodiscard]] bool SnapshotIsBegun() const {
-    return std::ranges::all_of(older_.jobs, [](const auto& entry) {
-      return entry.second.status.generation().term() > 0;
-    });
+    return std::ranges::all_of(
+        older_.jobs, [](const auto& entry) { return entry.second.status.generation().term() > 0; });
   }
 
   // The checkpoint folder, by path.
@@ -82,6 +81,7 @@ class SimStore : public coordinator::Store {
     uint64_t step = 0;
     StateHash state = 0;
     std::string result_digest;
+    ClassMaps class_maps;
     bool damaged = false;
   };
   std::map<std::string, Folder> folders;

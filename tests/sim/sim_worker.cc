@@ -29,6 +29,9 @@ v1::Attach SelfOf(const WorkerHost& host) {
   self.set_ring_address(RingAddress(host.host));
   self.set_cores(host.cores);
   self.mutable_numerics_class()->set_instruction_set(InstructionsOf(host.numerics_class));
+  for (const char* library : {"blas", "dnn", "fft", "math", "rng", "sums"}) {
+    (*self.mutable_numerics_class()->mutable_libraries())[library] = "1";
+  }
   self.set_host("node-" + host.name);
   return self;
 }

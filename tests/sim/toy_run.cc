@@ -57,6 +57,7 @@ void ToyRun::Begin() {
     shards_.assign(place.shards().begin(), place.shards().end());
   }
   if (!member) return End(Outcome::kFailed, "this generation does not contain this worker");
+  *job_->resolved.mutable_result()->mutable_class_maps() = start_.class_maps();
   self_.cluster->oracle.OnRunBegin({self_.host, self_.incarnation}, start_, job_->applied);
   Watch();
   if (RING_PLANTED(kJoinsWithoutState)) job_->applied = start_.start_step();

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/job/class_map.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::sim {
@@ -51,7 +52,7 @@ inline StateHash NextState(StateHash state, std::vector<Contribution> contributi
   return sum;
 }
 
-using ClassMaps = google::protobuf::RepeatedPtrField<v1::ClassMap>;
+using job::ClassMaps;
 
 // S(0) ... S(total_steps) of the undisturbed run by these maps: each step by the last one that
 // begins before it, or with it.

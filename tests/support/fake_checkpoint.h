@@ -26,7 +26,8 @@ struct FakeCheckpoint {
 };
 
 inline FakeCheckpoint MakeCheckpoint(uint64_t step, const std::string& result_digest,
-                                     const std::string& digest, size_t state_bytes = 3'000'000) {
+                                     const std::string& digest, size_t state_bytes = 3'000'000,
+                                     const std::string& class_maps = "[]") {
   FakeCheckpoint checkpoint;
   checkpoint.step = step;
   checkpoint.files.emplace_back("model.safetensors", "weights of step " + std::to_string(step));
@@ -40,8 +41,8 @@ inline FakeCheckpoint MakeCheckpoint(uint64_t step, const std::string& result_di
   checkpoint.files.emplace_back(
       "manifest.json",
       fmt::format(
-          R"({{"digest":"{}","exact":true,"files":[{}],"format":1,"result_digest":"{}","step":{}}})",
-          digest, list, result_digest, step));
+          R"({{"class_maps":{},"digest":"{}","exact":true,"files":[{}],"format":1,"result_digest":"{}","step":{}}})",
+          class_maps, digest, list, result_digest, step));
   return checkpoint;
 }
 

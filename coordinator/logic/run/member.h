@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "common/ids.h"
+#include "common/job/class_map.h"
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/run/failure.h"
 #include "ringmaster/v1/fleet.pb.h"
@@ -79,6 +81,9 @@ struct Member {
   GenerationId fence;  // the newest that it was sent
   bool owes = false;   // the acknowledgement of it
   Holding holding;
+  // By which its state came about: as it said when it attached, or of the newest Start of a ring
+  // that it is in. Null: it has S(0).
+  std::shared_ptr<const job::ClassMaps> class_maps;
   uint64_t applied = 0;  // as far as is known
   GenerationId ran;      // the newest that it was part of, as far as is known
   bool leaving = false;

@@ -69,9 +69,8 @@ void Run::Adopt(const JobRecord& job, Now now) {
   custody_.set_kept_step(status.checkpoint().step());
   report_.Adopt(status, committed_);
   start_step_ = report_.StartOf(generation_);
-  OnStored(job);
-  // That generation's; one that was to begin by a newer map may not have been told.
-  map_ = job::MapOf(resolved_->result(), start_step_, true);
+  stored_maps_ = asked_maps_ = job::TextOf(resolved_->result().class_maps());
+  ChooseMap(repeats() ? start_step_ : UINT64_MAX, true);
   begun_ = now.steady;
   // Also of a job that waited for its last checkpoint.
   if (!members_.ring().empty()) return Become(Phase::kAdopting, now);

@@ -288,6 +288,7 @@ class Run {
   void SendFence(const Member& member, FenceWhen when, Actions& actions) const;
   Fault StepFencing(Now now, Actions& actions);
   Fault Conclude(Now now, Actions& actions);
+  void LeaveOutLedElsewhere(std::vector<std::string>& names);
   bool IsStored();
   std::vector<std::string> TakeSeats(std::vector<std::string> names, Now now);
   void LeaveOutAccused(std::vector<std::string>& names, Now now);
@@ -410,10 +411,11 @@ class Run {
   int map_ = 0;                           // of the class maps, by which it goes on
   bool map_due_ = false;                  // its first class map is made when all were measured
   std::optional<uint64_t> maps_changed_;  // since TakeMapsChanged: from which step on
-  std::string stored_maps_, asked_maps_;  // serialized: those the store has, and is to have
+  std::string stored_maps_, asked_maps_;  // all of those that the store has, and is to have
   GenerationId asked_generation_;         // with them, of a job that has not started
   bool unstored_ = false;                 // since TakeUnstored
-  std::optional<v1::InitSource> init_;    // none of a job that resumes another one
+  std::shared_ptr<const job::ClassMaps> told_maps_;  // of the newest Start
+  std::optional<v1::InitSource> init_;               // none of a job that resumes another one
 
   // The newest generation.
   bool started_ = false;

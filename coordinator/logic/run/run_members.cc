@@ -12,24 +12,6 @@
 
 namespace ringmaster::coordinator {
 
-namespace {
-
-using ClassMaps = google::protobuf::RepeatedPtrField<v1::ClassMap>;
-
-// Whether the same of both led to S(step).
-bool LedAlike(const ClassMaps& a, const ClassMaps& b, uint64_t step) {
-  const auto began = [step](const ClassMaps& maps) {
-    std::vector<std::string> before;
-    for (const v1::ClassMap& map : maps) {
-      if (map.step() < step) before.push_back(map.SerializeAsString());
-    }
-    return before;
-  };
-  return began(a) == began(b);
-}
-
-}  // namespace
-
 Member& Run::Add(const Worker& worker, Role role, Now now) {
   Member member;
   member.attach = worker.attach;
@@ -50,14 +32,11 @@ bool Run::MayReturn(const v1::Attach& attach) const {
   if (!started_ || phase_ == Phase::kStopping || phase_ == Phase::kDone) return false;
   if (attach.applied() > resolved_->result().total_steps()) return false;
   if (IsSpoilt(FromProto(attach.generation()), attach.applied())) return false;
-  if (!LedAlike(attach.class_maps(), resolved_->result().class_maps(), attach.applied())) {
+  if (!job::LedAlike(attach.class_maps(), resolved_->result().class_maps(), attach.applied())) {
     return false;
   }
   if (attach.known_shard_sha256_size() != static_cast<int>(attach.cores())) return false;
   const v1::MappedClass* its = job::FindClass(map(), attach.numerics_class());
-  if (its == nullptr && phase_ == Phase::kAdopting && !repeats()) {  // it may run by the next map
-    its = job::FindClass(job::NewestMap(resolved_->result()), attach.numerics_class());
-  }
   const v1::KnownShard* wanted = its == nullptr ? nullptr : KnownShardOf(its->class_());
   if (wanted == nullptr) return false;
   const auto& known = attach.known_shard_sha256();
@@ -75,6 +54,7 @@ void Run::Return(const Worker& worker, Now now, Actions& actions) {
   member.holding = {FromProto(attach.generation()), attach.applied(), attach.digest(), {}, false};
   member.applied = attach.applied();
   member.ran = member.holding.started;
+  member.class_maps = std::make_shared<const job::ClassMaps>(attach.class_maps());
   (void)custody_.Settle(attach.name());
   if (phase_ == Phase::kAdopting) {
     members_.Recognize(member.name(), member.incarnation());
@@ -307,7 +287,7 @@ bool Run::MeasureFirstMap() {
   TellMap(map, left_out);
   LetClassesGo(left_out);
   v1::ClassMap& first = *resolved_->mutable_result()->mutable_class_maps(0);
-  const bool another = map.SerializeAsString() != first.SerializeAsString();
+  const bool another = job::TextOf(map) != job::TextOf(first);
   first = std::move(map);
   return another;
 }

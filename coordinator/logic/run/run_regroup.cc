@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "common/job/class_map.h"
 #include "common/planted_bug.h"
 #include "coordinator/logic/run/ring.h"
 #include "coordinator/logic/run/run.h"
@@ -103,6 +104,7 @@ Fault Run::Conclude(Now now, Actions& actions) {
   }
   std::vector<std::string> names = fence_.Answered(members_, MayJoin(now));
   LeaveOutSpoilt(names);
+  LeaveOutLedElsewhere(names);
   LeaveOutAccused(names, now);
   LeaveOutSlow(names, now);
   const bool enough = Enough(names);
@@ -136,24 +138,14 @@ Fault Run::Conclude(Now now, Actions& actions) {
   return {};
 }
 
-namespace {
-
-std::string Serialize(const v1::ResolvedJob& resolved) {
-  std::string bytes;
-  for (const v1::ClassMap& map : resolved.result().class_maps()) {
-    bytes += map.SerializeAsString() + '/';
-  }
-  return bytes;
-}
-
-}  // namespace
-
 // No worker computes what a coordinator that starts again would not know of: it would resolve the
 // job anew, or go on by other class maps. The fence lasts until then.
 bool Run::IsStored() {
-  const std::string maps = Serialize(*resolved_);
-  if (stored_maps_ == maps) return true;
-  if (std::exchange(asked_maps_, maps) != maps) unstored_ = true;
+  const std::string maps = job::TextOf(resolved_->result().class_maps());
+  if (asked_maps_ == maps) return stored_maps_ == maps;
+  asked_maps_ = maps;
+  stored_maps_.clear();  // what was asked before may still come
+  unstored_ = true;
   return false;
 }
 
@@ -163,14 +155,37 @@ void Run::DescribeNext(Now now, JobRecord& record) {
   if (started_) return;
   asked_generation_ = fence_.generation();
   *record.status.mutable_generation() = ToProto(asked_generation_);
+  if (custody_.found() != nullptr) *record.status.mutable_resumed_from() = custody_.found()->ref;
 }
 
 void Run::OnStored(const JobRecord& record) {
   // An earlier run may have asked, of another ring, and the job was queued again since.
-  const bool mine = !asked_maps_.empty() &&
-                    FromProto(record.status.generation()) == asked_generation_;
+  const bool mine =
+      !asked_maps_.empty() && FromProto(record.status.generation()) == asked_generation_;
   if (!started_ && !mine) return;
-  stored_maps_ = Serialize(*record.resolved);
+  stored_maps_ = job::TextOf(record.resolved->result().class_maps());
+}
+
+// Of those who acknowledged, perhaps late, while a new class map was being stored: whose state is
+// by another one begins anew.
+void Run::LeaveOutLedElsewhere(std::vector<std::string>& names) {
+  const job::ClassMaps& maps = resolved_->result().class_maps();
+  const bool told = told_maps_ != nullptr && job::TextOf(*told_maps_) == job::TextOf(maps);
+  for (const std::string& name : std::exchange(names, {})) {
+    const Member& member = *Find(name);
+    const bool alike = member.class_maps == nullptr || (told && member.class_maps == told_maps_) ||
+                       job::LedAlike(*member.class_maps, maps, member.holding.applied);
+    if (alike) {
+      names.push_back(name);
+      continue;
+    }
+    const std::string why = fmt::format("its state of step {} is by a class map that was given up",
+                                        member.holding.applied);
+    Tell(event_type::kWorkerLeft, Severity::kWarning,
+         fmt::format("{} joins anew: {}", member.called(), why), name);
+    left_.insert(name);
+    LetGo(name, false, why);
+  }
 }
 
 void Run::LeaveOutAccused(std::vector<std::string>& names, Now now) {
@@ -295,7 +310,12 @@ void Run::SendAllStart(bool restores, Actions& actions) {
     start.mutable_restore()->set_step(start_step_);
     start.mutable_restore()->set_manifest_sha256(custody_.found()->ref.sha256());
   }
-  for (const Place& place : members_.ring()) Send(*Find(place.name), message, actions);
+  told_maps_ = std::make_shared<const job::ClassMaps>(start.class_maps());
+  for (const Place& place : members_.ring()) {
+    Member& member = *Find(place.name);
+    member.class_maps = told_maps_;
+    Send(member, message, actions);
+  }
 }
 
 void Run::BeginGeneration() {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/job/class_map.h"
 #include "coordinator/logic/run/run.h"
 
 namespace ringmaster::coordinator {
@@ -249,6 +250,11 @@ void Run::StepAdopting(Now now, Actions& actions) {
     all_known = all_known && !custody_.Misses(place.name);
     missing += (missing.empty() ? "" : ", ") + place.name;
   }
+  if (same) {  // the next one may have been stored, with another map, and nobody told
+    same = std::ranges::all_of(members_.ring(), [this](const Place& place) {
+      return job::TextOf(*At(place)->class_maps) == asked_maps_;
+    });
+  }
   if (same) return TakeOver(now);
   reason_ = missing.empty()
                 ? "the coordinator restarted: the ring is formed again"
@@ -270,10 +276,8 @@ void Run::StepAdopting(Now now, Actions& actions) {
       actions);
 }
 
-// The generation runs on as it is, by its own map.
+// The generation runs on as it is.
 void Run::TakeOver(Now now) {
-  ChooseMap(start_step_, true);
-  (void)IsStored();
   std::string names;
   for (const Place& place : members_.ring()) names += (names.empty() ? "" : ", ") + place.name;
   Tell(event_type::kAdopted, Severity::kInfo,

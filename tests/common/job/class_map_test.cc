@@ -62,6 +62,39 @@ Made Make(uint32_t shards, std::vector<ClassSpeed> classes) {
   return made;
 }
 
+TEST_CASE("Class map: its text tells maps apart, and copies of one are the same") {
+  v1::NumericsClass forward = Numerics(), backward = Numerics();
+  for (int i = 0; i < 20; ++i) {
+    (*forward.mutable_libraries())["library " + std::to_string(i)] = "1";
+    (*backward.mutable_libraries())["library " + std::to_string(19 - i)] = "1";
+  }
+  const std::string text = TextOf(OneClass(4, forward));
+  CHECK(text == TextOf(OneClass(4, backward)));
+  (*backward.mutable_libraries())["library 7"] = "2";
+  CHECK(text != TextOf(OneClass(4, backward)));
+  CHECK(text != TextOf(OneClass(5, forward)));
+  v1::ClassMap other = OneClass(4, forward);
+  other.set_step(3);
+  CHECK(text != TextOf(other));
+  other = OneClass(4, forward);
+  other.set_before_evaluation(!other.before_evaluation());
+  CHECK(text != TextOf(other));
+}
+
+TEST_CASE("Class map: what began before a step led to it, and what began there did not") {
+  ClassMaps first, both;
+  *first.Add() = OneClass(4, Of("avx2"));
+  both = first;
+  *both.Add() = OneClass(4, Of("avx512_core"));
+  both.Mutable(1)->set_step(6);
+  CHECK(LedAlike(first, both, 0));
+  CHECK(LedAlike(first, both, 6));
+  CHECK_FALSE(LedAlike(first, both, 7));
+  CHECK(LedAlike(both, both, 7));
+  CHECK(LedAlike({}, both, 0));
+  CHECK_FALSE(LedAlike({}, both, 1));
+}
+
 TEST_CASE("Class map: shards in proportion to speed, by largest remainder") {
   const auto a = Of("avx2"), b = Of("avx512"), c = Of("sse4");
   CHECK(Make(8, {{a, 1, 1.0}}).parts == std::vector<std::string>{"avx2 8"});

@@ -93,6 +93,7 @@ class Player {
   // A coordinator on what the store holds.
   void Boot() {
     store_.Open();
+    unanswered_.reset();
     if (logic_) CountPhases(*logic_, telling_.taken);
     logic_ = std::make_unique<Logic>(options_);
     sessions_.clear();
@@ -408,7 +409,14 @@ class Player {
     if (!store_.Save(action).ok()) return Line(text + Failing());
     page_.Line("saves", text);
     if (const std::optional<JobView> view = store_.Release(id)) Do(PublishJob{*view});
-    if (action.asks && store_.answers()) Follow(JobSaved{action.record});
+    if (!action.asks) return;
+    unanswered_ = action.record;
+    AnswerSaves();
+  }
+
+  void AnswerSaves() {
+    if (!store_.answers() || !unanswered_) return;
+    Follow(JobSaved{*std::exchange(unanswered_, std::nullopt)});
   }
 
   void Do(const ReadBack& action) { Line(uploads_.Read(action)); }
@@ -547,7 +555,11 @@ class Player {
          Step(FetchAsked{c.subject, JobId(c.Text("job", "j0001"))});
        }},
       {"disk", [this](const Command& c) { SetDisk(c); }},
-      {"store", [this](const Command& c) { store_.set(c.subject); }},
+      {"store",
+       [this](const Command& c) {
+         store_.set(c.subject);
+         AnswerSaves();
+       }},
       {"show", [this](const Command& c) { page_.Show(c.subject, true); }},
       {"hide", [this](const Command& c) { page_.Show(c.subject, false); }},
       {"limits", [this](const Command& c) { SetLimits(c); }},
@@ -559,6 +571,7 @@ class Player {
   std::unique_ptr<Logic> logic_;
   testing::ActionQueue queue_;
   PlayedStore store_;
+  std::optional<JobRecord> unanswered_;  // that a JobSaved is asked for
   Now now_;
   uint64_t last_session_ = 0;
   PlayedUploads uploads_;

@@ -3,7 +3,7 @@
 //
 //   store fails     nothing can be written from here on
 //   store works     it can again; what was not saved is, with the next tick
-//   store answers-not   it can, but what waits for the answer of a JobSaved waits: until a restart
+//   store answers-not   it can, but what waits for a JobSaved waits: until it works, or a restart
 #pragma once
 
 #include <map>

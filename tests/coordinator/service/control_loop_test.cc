@@ -193,7 +193,18 @@ struct OlderStore {
     known.ref = Put("j0001", 2, result_digest);
   }
   v1::CheckpointRef Put(const std::string& job, uint64_t step, const std::string& digest) {
-    return testing::StoreCheckpoint(checkpoints, job, testing::MakeCheckpoint(step, digest, "bb"));
+    return Put(job, step, digest, MapOf(store.jobs[0]));
+  }
+  v1::CheckpointRef Put(const std::string& job, uint64_t step, const std::string& digest,
+                        const std::string& maps) {
+    return testing::StoreCheckpoint(
+        checkpoints, job, testing::MakeCheckpoint(step, digest, "bb", 1'000, "[" + maps + "]"));
+  }
+  // As a manifest has the one that it began with.
+  static std::string MapOf(const JobRecord& job) {
+    const v1::MappedClass& its = job.resolved->result().class_maps(0).classes(0);
+    return fmt::format(R"({{"step":0,"before_evaluation":true,"classes":{{"{}":{}}}}})",
+                       its.class_(), its.shards());
   }
   // Of j0001, as everyone sees them.
   std::vector<uint64_t> StepsAfterRestore() {
@@ -232,6 +243,15 @@ TEST_CASE_METHOD(OlderStore, "ControlLoop: of strays none is used that is not wh
   CHECK(StepsAfterRestore() == std::vector<uint64_t>{2});
   CHECK(store.inserted.empty());
   CHECK(std::filesystem::exists(damaged.path()));
+  CHECK(std::filesystem::exists(other.path()));
+}
+
+TEST_CASE_METHOD(OlderStore, "ControlLoop: of strays none is used that other class maps led to") {
+  const std::string later = R"(,{"step":3,"before_evaluation":true,"classes":{"cpu-other-1":8}})";
+  const std::string maps = MapOf(store.jobs[0]) + later;
+  Put("j0001", 3, result_digest, maps);  // the first one led to it
+  const v1::CheckpointRef other = Put("j0001", 4, result_digest, maps);
+  CHECK(StepsAfterRestore() == std::vector<uint64_t>{2, 3});
   CHECK(std::filesystem::exists(other.path()));
 }
 

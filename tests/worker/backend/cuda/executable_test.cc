@@ -25,47 +25,12 @@
 namespace ringmaster::cuda {
 namespace {
 
+using Bench = testing::HashBench;
 using Catch::Contains;
 using testing::Expected;
-using testing::HashKernel;
 using testing::Master;
 using testing::Result;
 using testing::Shard;
-using testing::Switches;
-
-// A core without libraries.
-struct Bench {
-  Bench() {
-    lane.compute = *MakeStream();
-    lane.copy = *MakeStream();
-    lane.uploader = *Uploader::Create(lane.compute.get());
-  }
-
-  std::unique_ptr<CudaExecutable> Bind(const graph::Program& program, CudaWeights& weights,
-                                       Replay replay, const graph::Augmenter* augmenter = nullptr) {
-    StepKernels kernels = {.augmenter = augmenter};
-    if (augmenter != nullptr) {
-      const bool training = program.mode == graph::Mode::kTraining;
-      auto augment = CudaAugment::Create(
-          *augmenter, training ? graph::Use::kTraining : graph::Use::kEvaluation);
-      REQUIRE(Message(augment.status()) == "");
-      kernels.augment = *std::move(augment);
-    }
-    for (size_t n = 0; n < program.graph.nodes().size(); ++n) {
-      kernels.nodes.push_back(std::make_unique<HashKernel>(program, n, switches));
-    }
-    StepLayout layout = LayOutStep(program, kernels);
-    REQUIRE(lane.device.Grow(layout.core.bytes).ok());
-    REQUIRE(lane.host.Grow(layout.host_bytes).ok());
-    auto executable = CudaExecutable::Create(program, **weights.On(0), std::move(kernels),
-                                             std::move(layout), lane, replay);
-    REQUIRE(Message(executable.status()) == "");
-    return *std::move(executable);
-  }
-
-  Lane lane;
-  Switches switches;
-};
 
 StatusOr<Result> Run(CudaExecutable& executable, const ShardInput& input) {
   Result result;
@@ -257,6 +222,46 @@ TEST_CASE("CUDA executable: a graph is launched from the second run on, unless i
     CHECK(RunsRight(*executable, program, master, run));
     CHECK(testing::GraphLaunches() - before == run);
   }
+}
+
+// Kernels that are one launch each stand for all: of the real ones an op has one or a few. What is
+// beside them is counted: a launch for each gradient that is summed, and its flag.
+TEST_CASE("CUDA executable: a step of ResNet-50 is one graph of so many nodes, copies and waits") {
+  auto made = testing::ModelProgram(
+      {.name = "resnet50v1.5", .samples = 1, .policy = v1::POLICY_MIXED_BFLOAT16});
+  REQUIRE(Message(made.status()) == "");
+  const graph::Program& program = *made;
+  CudaWeights weights(program);
+  Bench bench;
+  const auto executable = bench.Bind(program, weights, Replay::kGraph);
+  const Master master(program, 1);
+  Summed summed(weights, master);
+  REQUIRE(weights.RefreshStatistics(master.means, master.variances).ok());
+  REQUIRE(summed.Clear(1).ok());
+  const GradientSink sink{.take = [](uint32_t, std::span<const float>) { FAIL("taken"); },
+                          .summed = [](uint32_t, exact::FlagKind) {}};
+  testing::HostCalls step;
+  for (const uint64_t seed : {1, 2, 3}) {
+    const Shard shard(program, seed);
+    const testing::HostCalls before = testing::CallsSoFar();
+    ShardOutput output;
+    REQUIRE(Message(executable->Run(shard.input(), sink, &output)) == "");
+    step = testing::CallsSoFar() - before;
+  }
+  REQUIRE(executable->captured(Delivery::kSummed));
+  const testing::GraphParts graph = testing::NewestGraph();
+  const size_t nodes = program.graph.nodes().size(), gradients = program.gradient_order.size();
+  CHECK(nodes == 0);
+  CHECK(gradients == 161);
+  CHECK(graph.launches == nodes + gradients);
+  CHECK(graph.copies == 0);
+  CHECK(graph.sets == 0);
+  CHECK(graph.told == gradients);
+  CHECK(graph.joins == 0);
+  CHECK(step.launches == 0);
+  CHECK(step.copies == 0);
+  CHECK(step.sets == 0);
+  CHECK(step.waits == 0);
 }
 
 TEST_CASE("CUDA executable: a step that cannot be captured is launched kernel by kernel") {

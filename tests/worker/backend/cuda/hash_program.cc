@@ -231,4 +231,34 @@ Result Expected(const graph::Program& program, const Master& master, const Shard
   return result;
 }
 
+HashBench::HashBench() {
+  lane.compute = *cuda::MakeStream();
+  lane.copy = *cuda::MakeStream();
+  lane.uploader = *cuda::Uploader::Create(lane.compute.get());
+}
+
+std::unique_ptr<cuda::CudaExecutable> HashBench::Bind(const graph::Program& program,
+                                                      cuda::CudaWeights& weights,
+                                                      cuda::Replay replay,
+                                                      const graph::Augmenter* augmenter) {
+  cuda::StepKernels kernels = {.augmenter = augmenter};
+  if (augmenter != nullptr) {
+    const bool training = program.mode == graph::Mode::kTraining;
+    auto augment = cuda::CudaAugment::Create(
+        *augmenter, training ? graph::Use::kTraining : graph::Use::kEvaluation);
+    REQUIRE(Message(augment.status()) == "");
+    kernels.augment = *std::move(augment);
+  }
+  for (size_t n = 0; n < program.graph.nodes().size(); ++n) {
+    kernels.nodes.push_back(std::make_unique<HashKernel>(program, n, switches));
+  }
+  cuda::StepLayout layout = cuda::LayOutStep(program, kernels);
+  REQUIRE(lane.device.Grow(layout.core.bytes).ok());
+  REQUIRE(lane.host.Grow(layout.host_bytes).ok());
+  auto executable = cuda::CudaExecutable::Create(program, **weights.On(0), std::move(kernels),
+                                                 std::move(layout), lane, replay);
+  REQUIRE(Message(executable.status()) == "");
+  return *std::move(executable);
+}
+
 }  // namespace ringmaster::testing

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,9 @@
 #include "common/graph/augment/augment.h"
 #include "common/graph/ops/op_table.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/cuda/cuda_executable.h"
 #include "worker/backend/cuda/kernel.h"
+#include "worker/backend/cuda/state/weights.h"
 #include "worker/backend/refresh_input.h"
 
 namespace ringmaster::testing {
@@ -43,6 +46,17 @@ class HashKernel final : public cuda::Kernel {
   const size_t node_;
   Switches& switches_;
   cuda::Operands operands_;
+};
+
+// A core without libraries.
+struct HashBench {
+  HashBench();
+  [[nodiscard]] std::unique_ptr<cuda::CudaExecutable> Bind(
+      const graph::Program& program, cuda::CudaWeights& weights, cuda::Replay replay,
+      const graph::Augmenter* augmenter = nullptr);
+
+  cuda::Lane lane;
+  Switches switches;
 };
 
 // Master arena and moving statistics, in the order of backward.

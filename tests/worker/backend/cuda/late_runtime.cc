@@ -19,8 +19,11 @@ struct Work {
 };
 using WorkList = std::vector<std::shared_ptr<Work>>;
 
+enum class Kind : uint8_t { kLaunch, kCopy, kSet, kTold };
+
 // The same in a graph.
 struct Node {
+  Kind kind;
   std::function<void()> run;
   std::vector<size_t> before;
   cudaEvent_t records = nullptr;
@@ -84,6 +87,8 @@ struct Runtime {
   std::map<std::byte*, Memory> memory;
   size_t live = 0;
   size_t graph_launches = 0;
+  ringmaster::testing::GraphParts newest_graph;
+  ringmaster::testing::HostCalls calls;
   CUgraph_st* capturing = nullptr;
   cudaError_t last_error = cudaSuccess;
   cudaError_t launch_error = cudaSuccess;
@@ -104,19 +109,28 @@ cudaError_t OutsideCapture() {
   return cudaErrorStreamCaptureUnsupported;
 }
 
-cudaError_t Enqueue(CUstream_st* stream, std::function<void()> run, cudaEvent_t records = nullptr) {
+void Count(Kind kind) {
+  ringmaster::testing::HostCalls& calls = runtime.calls;
+  if (kind == Kind::kLaunch) ++calls.launches;
+  if (kind == Kind::kCopy) ++calls.copies;
+  if (kind == Kind::kSet) ++calls.sets;
+}
+
+cudaError_t Enqueue(Kind kind, CUstream_st* stream, std::function<void()> run,
+                    cudaEvent_t records = nullptr) {
   if (stream == nullptr) {
     if (!runtime.streams.empty()) return cudaErrorInvalidResourceHandle;
     run();
     return cudaSuccess;
   }
   if (stream->capture == nullptr) {
+    Count(kind);
     const auto work = std::make_shared<Work>(Work{std::move(run), stream->last});
     stream->last = {work};
     return cudaSuccess;
   }
   if (stream->capture->invalid) return cudaErrorStreamCaptureInvalidated;
-  stream->capture->nodes.push_back({std::move(run), stream->captured_last, records});
+  stream->capture->nodes.push_back({kind, std::move(run), stream->captured_last, records});
   stream->captured_last = {stream->capture->nodes.size() - 1};
   return cudaSuccess;
 }
@@ -193,7 +207,7 @@ namespace ringmaster::testing {
 cudaError_t LaunchOnHost(cudaStream_t stream, std::function<void()> work) {
   if (runtime.launch_error != cudaSuccess) return Report(runtime.launch_error);
   if (DeviceOf(stream) != runtime.device) return Report(cudaErrorInvalidResourceHandle);
-  return Report(Enqueue(stream, std::move(work)));
+  return Report(Enqueue(Kind::kLaunch, stream, std::move(work)));
 }
 void SetLaunchError(cudaError_t error) { runtime.launch_error = error; }
 
@@ -211,6 +225,12 @@ size_t DeviceBytes() {
   return bytes;
 }
 size_t GraphLaunches() { return runtime.graph_launches; }
+GraphParts NewestGraph() { return runtime.newest_graph; }
+HostCalls CallsSoFar() { return runtime.calls; }
+HostCalls HostCalls::operator-(const HostCalls& before) const {
+  return {launches - before.launches, copies - before.copies, sets - before.sets,
+          waits - before.waits};
+}
 
 }  // namespace ringmaster::testing
 
@@ -241,13 +261,13 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (!lies(from, kind == cudaMemcpyHostToDevice) || !lies(to, kind == cudaMemcpyDeviceToHost)) {
     return Report(cudaErrorInvalidValue);
   }
-  return Report(Enqueue(stream, [=] { std::memcpy(to, from, bytes); }));
+  return Report(Enqueue(Kind::kCopy, stream, [=] { std::memcpy(to, from, bytes); }));
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   if (DeviceOf(stream) != runtime.device) return Report(cudaErrorInvalidResourceHandle);
   if (!IsOn(to, bytes, stream)) return Report(cudaErrorInvalidValue);
-  return Report(Enqueue(stream, [=] { std::memset(to, value, bytes); }));
+  return Report(Enqueue(Kind::kSet, stream, [=] { std::memset(to, value, bytes); }));
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
@@ -261,6 +281,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const cudaError_t error = OutsideCapture(); error != cudaSuccess) return Report(error);
+  ++runtime.calls.waits;
   Finish(stream->last);
   return cudaSuccess;
 }
@@ -291,7 +312,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   if (event->device != stream->device) return Report(cudaErrorInvalidResourceHandle);
   const bool external = flags == cudaEventRecordExternal;
   if (stream->capture != nullptr) {
-    if (external) return Report(Enqueue(stream, nullptr, event));
+    if (external) return Report(Enqueue(Kind::kTold, stream, nullptr, event));
     event->capture = stream->capture;
     event->nodes = stream->captured_last;
     return cudaSuccess;
@@ -312,12 +333,14 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (runtime.events_ready == Ready::kNever || (first && runtime.events_ready != Ready::kAtOnce)) {
     return Report(cudaErrorNotReady);
   }
+  ++runtime.calls.waits;
   Finish(event->work);
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t error = OutsideCapture(); error != cudaSuccess) return Report(error);
   if (event->capture != nullptr) return Report(cudaErrorCapturedEvent);
+  ++runtime.calls.waits;
   Finish(event->work);
   return cudaSuccess;
 }
@@ -350,6 +373,14 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return Destroy(graph); }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   *exec = Make(CUgraphExec_st{*graph});
+  ringmaster::testing::GraphParts& parts = runtime.newest_graph = {};
+  for (const Node& node : graph->nodes) {
+    if (node.kind == Kind::kLaunch) ++parts.launches;
+    if (node.kind == Kind::kCopy) ++parts.copies;
+    if (node.kind == Kind::kSet) ++parts.sets;
+    if (node.kind == Kind::kTold) ++parts.told;
+    if (node.before.size() > 1) ++parts.joins;
+  }
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return Destroy(exec); }

@@ -46,4 +46,17 @@ void SetEventsReady(Ready ready);
 // Graphs launched so far.
 [[nodiscard]] size_t GraphLaunches();
 
+// What is in the graph that was made last. A join is a node behind more than one other.
+struct GraphParts {
+  size_t launches = 0, copies = 0, sets = 0, told = 0, joins = 0;  // told: events of others
+};
+[[nodiscard]] GraphParts NewestGraph();
+// What the host was asked to do, since the program began: an event that is asked counts as a wait
+// when it is ready.
+struct HostCalls {
+  size_t launches = 0, copies = 0, sets = 0, waits = 0;  // outside of captures
+  HostCalls operator-(const HostCalls& before) const;
+};
+[[nodiscard]] HostCalls CallsSoFar();
+
 }  // namespace ringmaster::testing
