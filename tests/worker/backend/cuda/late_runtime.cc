@@ -92,6 +92,7 @@ struct Runtime {
   CUgraph_st* capturing = nullptr;
   cudaError_t last_error = cudaSuccess;
   cudaError_t launch_error = cudaSuccess;
+  bool launches_idle = false;
   int device = 0;
   Ready events_ready = Ready::kSecondTime;
 };
@@ -120,7 +121,7 @@ cudaError_t Enqueue(Kind kind, CUstream_st* stream, std::function<void()> run,
                     cudaEvent_t records = nullptr) {
   if (stream == nullptr) {
     if (!runtime.streams.empty()) return cudaErrorInvalidResourceHandle;
-    run();
+    if (run) run();
     return cudaSuccess;
   }
   if (stream->capture == nullptr) {
@@ -207,8 +208,10 @@ namespace ringmaster::testing {
 cudaError_t LaunchOnHost(cudaStream_t stream, std::function<void()> work) {
   if (runtime.launch_error != cudaSuccess) return Report(runtime.launch_error);
   if (DeviceOf(stream) != runtime.device) return Report(cudaErrorInvalidResourceHandle);
+  if (runtime.launches_idle) work = nullptr;
   return Report(Enqueue(Kind::kLaunch, stream, std::move(work)));
 }
+void SetLaunchesIdle(bool idle) { runtime.launches_idle = idle; }
 void SetLaunchError(cudaError_t error) { runtime.launch_error = error; }
 
 int CurrentDevice() { return runtime.device; }

@@ -22,6 +22,9 @@ namespace ringmaster::testing {
 // What becomes of launches from now on; with cudaSuccess they are enqueued.
 void SetLaunchError(cudaError_t error);
 
+// For who only counts: whether what is launched from now on does nothing.
+void SetLaunchesIdle(bool idle);
+
 // A call that a capture forbids, as a library makes it that allocates when it first runs.
 void ForbiddenInCapture();
 
