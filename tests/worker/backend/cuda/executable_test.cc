@@ -224,7 +224,6 @@ TEST_CASE("CUDA executable: a graph is launched from the second run on, unless i
   }
 }
 
-// Kernels that are one launch each stand for all: of the real ones an op has one or a few.
 TEST_CASE("CUDA executable: a step of ResNet-50 is one graph of so many nodes, copies and waits") {
   auto made = zoo::BuildProgram(zoo::Model("resnet50v1.5"), {.policy = v1::POLICY_MIXED_BFLOAT16});
   REQUIRE(Message(made.status()) == "");
@@ -234,6 +233,7 @@ TEST_CASE("CUDA executable: a step of ResNet-50 is one graph of so many nodes, c
   const auto executable = bench.Bind(program, weights, Replay::kGraph);
   const Master master(program, 1);
   Summed summed(weights, master);
+  REQUIRE(weights.RefreshStatistics(master.means, master.variances).ok());
   REQUIRE(summed.Clear(1).ok());
   const GradientSink sink{.summed = [](uint32_t, exact::FlagKind) {}};
   testing::HostCalls step;
