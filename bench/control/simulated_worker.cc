@@ -225,6 +225,7 @@ void SimulatedWorker::SayAttach() {
     attach.set_applied(job_.applied);
     attach.set_digest(DigestOf(job_.applied));
     attach.add_known_shard_sha256("known");
+    *attach.mutable_class_maps() = job_.class_maps;
   }
   Say(std::move(message));
 }
@@ -274,6 +275,7 @@ void SimulatedWorker::Hear(const v1::CoordinatorMessage& message) {
     case v1::CoordinatorMessage::kStart:
       ++counts_->starts;
       job_.generation = message.start().generation();
+      job_.class_maps = message.start().class_maps();
       job_.first = job_.applied = message.start().start_step();
       job_.began = job_.reported = now;
       SetRuns(true);

@@ -44,6 +44,7 @@ class SimulatedWorker : public std::enable_shared_from_this<SimulatedWorker> {
   struct Job {
     std::string id;
     v1::Generation generation;
+    google::protobuf::RepeatedPtrField<v1::ClassMap> class_maps;
     bool runs = false;
     Clock::time_point began, reported;
     uint64_t first = 0, applied = 0;

@@ -210,6 +210,7 @@ void Job::DropRun() {
   status.clear_start_phases();
   status.clear_started_unix_ms();
   status.clear_generation();  // of a ring that was to be formed
+  status.clear_resumed_from();
   // Nothing was computed with it: another ring may resolve the job anew.
   if (status.resumes_job().empty() && status.like_job().empty() && !status.has_continues()) {
     record.resolved.reset();

@@ -88,6 +88,7 @@ void Logic::HearSnapshot(Job& job, const Member& from, const v1::Snapshot& said,
     return Fail(job, Violation(from, fmt::format("says that it holds {} copies of its state",
                                                  held.size())));
   }
+  if (job.run->LedElsewhere(from, said.step())) return;  // it will begin anew
   job.snapshots.Add(from, said, held);
   if (manifest.empty()) return;
   for (const SnapshotReport& other : job.snapshots.At(said.step())) {

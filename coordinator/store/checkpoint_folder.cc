@@ -135,7 +135,8 @@ Status CheckpointFolder::CheckQuota(uint64_t more) const {
 }
 
 // Whether the place is taken by the same checkpoint. One that is not whole is taken away, as nobody
-// can use it; another whole one is an error.
+// can use it; another whole one, which the store does not know or it would have been refused
+// before, makes room and is kept: by other class maps, say, of a job whose store was put back.
 StatusOr<bool> CheckpointFolder::HoldsSame(const StagedCheckpoint& staged) const {
   std::error_code error;
   if (!fs::exists(staged.target(), error)) return false;
@@ -145,8 +146,12 @@ StatusOr<bool> CheckpointFolder::HoldsSame(const StagedCheckpoint& staged) const
     return false;
   }
   if (there->sha256 == staged.manifest_sha256()) return true;
-  return Error(absl::StatusCode::kAlreadyExists, "{} holds another checkpoint: manifest {}, not {}",
-               staged.target(), there->sha256, staged.manifest_sha256());
+  const std::string aside = fmt::format("{}.other-{}", staged.target(), there->sha256.substr(0, 8));
+  fs::rename(staged.target(), aside, error);
+  if (error) return DiskError("rename", staged.target(), error);
+  spdlog::warn("{} held another checkpoint, which the store does not know: it is {} now",
+               staged.target(), aside);
+  return false;
 }
 
 StatusOr<std::string> CheckpointFolder::Commit(const StagedCheckpoint& staged) const {

@@ -178,6 +178,7 @@ class FakeWorker {
     attach.set_applied(applied_);
     attach.set_digest(DigestOf(applied_));
     attach.add_known_shard_sha256("known");
+    *attach.mutable_class_maps() = start_.class_maps();
     return attach;
   }
 

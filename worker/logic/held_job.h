@@ -28,9 +28,7 @@ struct HeldJob {
   bool drop_when_idle = false;  // the job thread is still busy with it
   bool data_differs = false;    // as the coordinator said when it let the job go
   std::vector<std::string> known_shard_sha256;
-  // By which `state` came about; of the newest Start, from whose step on they are of the state.
-  google::protobuf::RepeatedPtrField<v1::ClassMap> class_maps, started_maps;
-  uint64_t start_step = 0;
+  google::protobuf::RepeatedPtrField<v1::ClassMap> class_maps;  // of the newest Start, or Prepare
 
   GenerationId fenced;    // nothing older is applied any more, once it is acknowledged
   GenerationId started;   // that runs, or ran last

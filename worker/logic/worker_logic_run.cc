@@ -117,8 +117,7 @@ Decision WorkerLogic::OnStart(const v1::Start& message) {
                                generation.ToString(), job_->fenced.ToString()));
   }
   job_->started = generation;
-  job_->started_maps = message.class_maps();
-  job_->start_step = message.start_step();
+  job_->class_maps = message.class_maps();
   job_->phase = Phase::kRunning;
   job_->stop.reset();
   job_->after_run = AfterRun::kReport;
@@ -166,7 +165,6 @@ Decision WorkerLogic::On(const RunProgress& event, Time now) {
     return Nothing("progress of a run that ended");
   }
   job_->state = {event.progress.applied(), event.digest, {}, false};
-  job_->class_maps = job_->started_maps;
   job_->digests.Add(event.progress.applied(), event.digest);
   job_->lasting.Add(event.progress.lasting());
   job_->newest = event.progress;
@@ -296,7 +294,6 @@ Decision WorkerLogic::On(const RunEnded& event, Time now) {
   }
   job_->phase = Phase::kPrepared;
   job_->state = {event.applied, event.digest, event.folded, event.evaluated};
-  if (event.applied >= job_->start_step) job_->class_maps = job_->started_maps;
   std::vector<Action> actions;
   TellLasting(&actions);
   if (attached_ && job_->held_back) actions.push_back(SendProgress());

@@ -142,6 +142,8 @@ class Run {
   bool InRing(const std::string& worker) const;
   // Its place in the ring, 0 writes checkpoints; nothing when it has none.
   [[nodiscard]] std::optional<size_t> RankOf(const std::string& worker) const;
+  // Whether its state of that step came about by class maps that the job has given up.
+  [[nodiscard]] bool LedElsewhere(const Member& member, uint64_t step) const;
   uint64_t start_step() const { return start_step_; }  // K of the newest generation
   const std::optional<v1::InitSource>& init() const { return init_; }
   // Whether it was told to write the state that it holds alone.
@@ -288,7 +290,6 @@ class Run {
   void SendFence(const Member& member, FenceWhen when, Actions& actions) const;
   Fault StepFencing(Now now, Actions& actions);
   Fault Conclude(Now now, Actions& actions);
-  void LeaveOutLedElsewhere(std::vector<std::string>& names);
   bool IsStored();
   std::vector<std::string> TakeSeats(std::vector<std::string> names, Now now);
   void LeaveOutAccused(std::vector<std::string>& names, Now now);
@@ -414,8 +415,7 @@ class Run {
   std::string stored_maps_, asked_maps_;  // all of those that the store has, and is to have
   GenerationId asked_generation_;         // with them, of a job that has not started
   bool unstored_ = false;                 // since TakeUnstored
-  std::shared_ptr<const job::ClassMaps> told_maps_;  // of the newest Start
-  std::optional<v1::InitSource> init_;               // none of a job that resumes another one
+  std::optional<v1::InitSource> init_;    // none of a job that resumes another one
 
   // The newest generation.
   bool started_ = false;

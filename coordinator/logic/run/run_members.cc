@@ -203,6 +203,11 @@ std::string WordsOf(const v1::ClassMap& map) {
 
 const v1::ClassMap& Run::map() const { return resolved_->result().class_maps(map_); }
 
+bool Run::LedElsewhere(const Member& member, uint64_t step) const {
+  return member.class_maps != nullptr &&
+         !job::LedAlike(*member.class_maps, resolved_->result().class_maps(), step);
+}
+
 // Of a generation that goes on with S(step). What a job like another one will need is known; of any
 // other one maps that began after that step are of states that are gone.
 void Run::ChooseMap(uint64_t step, bool evaluated) {

@@ -58,6 +58,15 @@ void Run::BeginFence(FenceWhen when, const std::string& reason, Now now, Actions
 Fault Run::OnFenceAck(Member& from, const v1::FenceAck& said) {
   if (from.role != Role::kReady || phase_ == Phase::kStopping) return {};
   if (FromProto(said.generation()) != from.fence) return {};  // of an older fence
+  if (LedElsewhere(from, said.applied())) {  // late: the others go on by another class map
+    const std::string why =
+        fmt::format("its state of step {} is by a class map that was given up", said.applied());
+    Tell(event_type::kWorkerLeft, Severity::kWarning,
+         fmt::format("{} joins anew: {}", from.called(), why), from.name());
+    left_.insert(from.name());
+    LetGo(from.name(), false, why);
+    return {};
+  }
   const uint64_t total = resolved_->result().total_steps();
   if (said.applied() > total) {
     return {Cause::kProtocolViolation,
@@ -104,7 +113,6 @@ Fault Run::Conclude(Now now, Actions& actions) {
   }
   std::vector<std::string> names = fence_.Answered(members_, MayJoin(now));
   LeaveOutSpoilt(names);
-  LeaveOutLedElsewhere(names);
   LeaveOutAccused(names, now);
   LeaveOutSlow(names, now);
   const bool enough = Enough(names);
@@ -164,28 +172,6 @@ void Run::OnStored(const JobRecord& record) {
       !asked_maps_.empty() && FromProto(record.status.generation()) == asked_generation_;
   if (!started_ && !mine) return;
   stored_maps_ = job::TextOf(record.resolved->result().class_maps());
-}
-
-// Of those who acknowledged, perhaps late, while a new class map was being stored: whose state is
-// by another one begins anew.
-void Run::LeaveOutLedElsewhere(std::vector<std::string>& names) {
-  const job::ClassMaps& maps = resolved_->result().class_maps();
-  const bool told = told_maps_ != nullptr && job::TextOf(*told_maps_) == job::TextOf(maps);
-  for (const std::string& name : std::exchange(names, {})) {
-    const Member& member = *Find(name);
-    const bool alike = member.class_maps == nullptr || (told && member.class_maps == told_maps_) ||
-                       job::LedAlike(*member.class_maps, maps, member.holding.applied);
-    if (alike) {
-      names.push_back(name);
-      continue;
-    }
-    const std::string why = fmt::format("its state of step {} is by a class map that was given up",
-                                        member.holding.applied);
-    Tell(event_type::kWorkerLeft, Severity::kWarning,
-         fmt::format("{} joins anew: {}", member.called(), why), name);
-    left_.insert(name);
-    LetGo(name, false, why);
-  }
 }
 
 void Run::LeaveOutAccused(std::vector<std::string>& names, Now now) {
@@ -310,10 +296,10 @@ void Run::SendAllStart(bool restores, Actions& actions) {
     start.mutable_restore()->set_step(start_step_);
     start.mutable_restore()->set_manifest_sha256(custody_.found()->ref.sha256());
   }
-  told_maps_ = std::make_shared<const job::ClassMaps>(start.class_maps());
+  const auto maps = std::make_shared<const job::ClassMaps>(start.class_maps());
   for (const Place& place : members_.ring()) {
     Member& member = *Find(place.name);
-    member.class_maps = told_maps_;
+    member.class_maps = maps;
     Send(member, message, actions);
   }
 }

@@ -63,11 +63,21 @@ TEST_CASE_METHOD(CheckpointDisk,
 }
 
 TEST_CASE_METHOD(CheckpointDisk,
-                 "CheckpointFolder: the same bytes may come twice, others may not") {
+                 "CheckpointFolder: the same bytes may come twice; others make room and are kept") {
   REQUIRE(Bring(folder, checkpoint, &path).ok());
   CHECK(Bring(folder, checkpoint, &path).ok());
   const FakeCheckpoint other = testing::MakeCheckpoint(10, "aa", "cc");
-  CHECK(Bring(folder, other, &path).code() == absl::StatusCode::kAlreadyExists);
+  const std::string before = path;
+  REQUIRE(Message(Bring(folder, other, &path)) == "");
+  CHECK(path == before);
+  size_t places = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(path).parent_path())) {
+    CHECK(entry.path().string().starts_with(path));
+    CHECK(std::filesystem::exists(entry.path() / "manifest.json"));
+    ++places;
+  }
+  CHECK(places == 2);
 }
 
 TEST_CASE_METHOD(CheckpointDisk, "CheckpointFolder: a quota counts what is there and what comes") {

@@ -46,6 +46,20 @@ TEST_CASE("Absence: a run goes on, and attach says how far it is") {
   CHECK(logic.Step(RunProgress{progress}, kNow).actions.size() == 1);
 }
 
+TEST_CASE("Absence: attach says by which class maps the state came about") {
+  WorkerLogic logic = PreparedLogic();
+  (void)logic.Step(Fence("j1", 1), kNow);
+  FromCoordinator start = Start("j1", 1, 6);
+  for (const uint64_t step : {0, 6}) {
+    start.message.mutable_start()->add_class_maps()->set_step(step);
+  }
+  REQUIRE(Find<RunJob>(logic.Step(start, kNow)) != nullptr);
+  (void)logic.Step(Disconnected{"broken"}, kNow);
+  const v1::Attach attach = Sent(logic.Step(Connected{}, kNow)).attach();
+  REQUIRE(attach.class_maps_size() == 2);
+  CHECK(attach.class_maps(1).step() == 6);
+}
+
 v1::Metric MetricOf(v1::SampleSplit split, uint64_t step) {
   v1::Metric metric;
   metric.set_split(split);
