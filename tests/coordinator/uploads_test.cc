@@ -147,7 +147,9 @@ TEST_CASE_METHOD(UploadCase, "Uploads: what was refused does not poison its step
 TEST_CASE_METHOD(UploadCase, "Uploads: one waits until the other holder reports, or is lost") {
   const FakeCheckpoint first = CheckpointAt(3);
   a.SaySnapshot(3, first.manifest_sha256());
-  auto upload = std::async(std::launch::async, [&] { return Upload(a.BeginUpload(3), first); });
+  const v1::CheckpointBegin begin = a.BeginUpload(3);  // of this generation
+  auto upload = std::async(std::launch::async, [&] { return Upload(begin, first); });
+  REQUIRE(StagingFills());
   for (FakeWorker* worker : {&a, &b}) worker->SayProgress(4);
   cluster.Await(job_id, [](const v1::JobStatus& s) { return s.step() == 4; });
   CHECK(cluster.Get(job_id).checkpoint().step() == 0);
