@@ -155,7 +155,7 @@ struct Tick {};
 using Event =
     std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked, GraphAsked,
                  FetchAsked, DrainAsked, BenchAsked, BenchDropped, UploadAsked, UploadVerified,
-                 UploadPlaced, UploadClosed, CheckpointFound, JobInserted, JobSaved, CheckpointInserted,
-                 CheckpointsRead, CheckpointRemoved, TermRaised, Tick>;
+                 UploadPlaced, UploadClosed, CheckpointFound, JobInserted, JobSaved,
+                 CheckpointInserted, CheckpointsRead, CheckpointRemoved, TermRaised, Tick>;
 
 }  // namespace ringmaster::coordinator
