@@ -93,7 +93,6 @@ class Player {
   // A coordinator on what the store holds.
   void Boot() {
     store_.Open();
-    unanswered_.reset();
     if (logic_) CountPhases(*logic_, telling_.taken);
     logic_ = std::make_unique<Logic>(options_);
     sessions_.clear();
@@ -146,11 +145,7 @@ class Player {
   void Attach(const Command& command) {
     Open(command);
     Say(command, [&](v1::WorkerMessage& message) {
-      v1::Attach& attach = *message.mutable_attach();
-      attach = ParseAttach(command);
-      if (command.Text("maps", "") != "others" && class_maps_.contains(attach.job_id())) {
-        *attach.mutable_class_maps() = class_maps_.at(attach.job_id());
-      }
+      *message.mutable_attach() = ParseAttach(command, class_maps_);
       cores_[command.subject] = message.attach().cores();
     });
   }
@@ -409,14 +404,11 @@ class Player {
     if (!store_.Save(action).ok()) return Line(text + Failing());
     page_.Line("saves", text);
     if (const std::optional<JobView> view = store_.Release(id)) Do(PublishJob{*view});
-    if (!action.asks) return;
-    unanswered_ = action.record;
     AnswerSaves();
   }
 
   void AnswerSaves() {
-    if (!store_.answers() || !unanswered_) return;
-    Follow(JobSaved{*std::exchange(unanswered_, std::nullopt)});
+    if (const auto saved = store_.TakeAsked()) Follow(JobSaved{*saved});
   }
 
   void Do(const ReadBack& action) { Line(uploads_.Read(action)); }
@@ -571,7 +563,6 @@ class Player {
   std::unique_ptr<Logic> logic_;
   testing::ActionQueue queue_;
   PlayedStore store_;
-  std::optional<JobRecord> unanswered_;  // that a JobSaved is asked for
   Now now_;
   uint64_t last_session_ = 0;
   PlayedUploads uploads_;
@@ -582,7 +573,7 @@ class Player {
   std::map<SessionId, v1::MeasureRing> measure_;  // the newest that each was told
   std::map<std::string, uint64_t> cores_;
   std::map<std::string, std::string> job_results_;
-  std::map<std::string, google::protobuf::RepeatedPtrField<v1::ClassMap>> class_maps_;  // by job
+  std::map<std::string, job::ClassMaps> class_maps_;  // by job
   std::map<std::string, std::string> shown_;
   std::map<std::string, JobView> views_;
   bool shows_phases_ = true;

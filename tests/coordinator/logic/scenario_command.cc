@@ -130,7 +130,8 @@ int64_t GetLimit(Options* options, const std::string& name) {
   return *std::get<int*>(limit);
 }
 
-v1::Attach ParseAttach(const Command& command) {
+v1::Attach ParseAttach(const Command& command,
+                       const std::map<std::string, job::ClassMaps>& class_maps) {
   const std::string name = command.Text("name", command.subject);
   v1::Attach attach = testing::MakeAttach(name);
   attach.set_incarnation(testing::MakeIncarnation(command.Text("incarnation", name)));
@@ -144,6 +145,10 @@ v1::Attach ParseAttach(const Command& command) {
     attach.set_digest(command.Text("digest", "d" + std::to_string(attach.applied())));
     for (uint64_t core = 0; core < attach.cores(); ++core) {
       attach.add_known_shard_sha256(command.Text("known", "known"));
+    }
+    const auto maps = class_maps.find(attach.job_id());
+    if (command.Text("maps", "") != "others" && maps != class_maps.end()) {
+      *attach.mutable_class_maps() = maps->second;
     }
     if (const uint64_t step = command.Number("snapshot", 0); step > 0) {
       attach.add_snapshots()->set_step(step);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/job/class_map.h"
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/options.h"
 #include "ringmaster/v1/fleet.pb.h"
@@ -41,7 +42,9 @@ void SetLimit(Options* options, const std::string& name, int64_t value);
 [[nodiscard]] int64_t GetLimit(Options* options, const std::string& name);
 
 // `... cores=2 class=avx512`; `job=j0001 applied=4 snapshot=4`: with what it holds.
-[[nodiscard]] v1::Attach ParseAttach(const Command& command);
+// Of a job its maps in `class_maps`, by job, but for maps=others.
+[[nodiscard]] v1::Attach ParseAttach(const Command& command,
+                                     const std::map<std::string, job::ClassMaps>& class_maps);
 // `submit k1 min=2 steps=20`; `submit k2 like=j0001`
 [[nodiscard]] SubmitAsked ParseSubmit(const Command& command);
 

@@ -24,7 +24,10 @@ class PlayedStore {
     answers_ = how != "answers-not";
   }
   [[nodiscard]] bool works() const { return works_; }
-  [[nodiscard]] bool answers() const { return answers_; }
+  // What is stored and a JobSaved is asked for, when the store answers.
+  [[nodiscard]] std::optional<JobRecord> TakeAsked() {
+    return answers_ ? std::exchange(asked_, std::nullopt) : std::nullopt;
+  }
   [[nodiscard]] const Restored& content() const { return content_; }
 
   // An event begins: what is answered to it depends on its own writes.
@@ -34,6 +37,7 @@ class PlayedStore {
     unsaved_.clear();
     withheld_.clear();
     answers_ = true;
+    asked_.reset();
     ++content_.term;
   }
   void Reset() { content_ = {}; }
@@ -57,6 +61,7 @@ class PlayedStore {
       return Judge();
     }
     unsaved_.erase(record.id());
+    if (save.asks) asked_ = record;
     for (JobRecord& job : content_.jobs) {
       if (job.number == record.number) job = record;
     }
@@ -114,6 +119,7 @@ class PlayedStore {
 
   Restored content_;
   bool works_ = true, answers_ = true;
+  std::optional<JobRecord> asked_;
   bool failed_ = false;  // a write of the event that is played
   std::map<std::string, SaveJob> unsaved_;
   std::map<std::string, JobView> withheld_;
