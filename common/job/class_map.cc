@@ -109,21 +109,16 @@ std::string TextOf(const v1::ClassMap& map) {
   return text;
 }
 
-std::string TextOf(const ClassMaps& maps) {
+std::string TextOf(const ClassMaps& maps, uint64_t before) {
   std::string text;
-  for (const v1::ClassMap& map : maps) text += TextOf(map) + "; ";
+  for (const v1::ClassMap& map : maps) {
+    if (map.step() < before) text += TextOf(map) + "; ";
+  }
   return text;
 }
 
 bool LedAlike(const ClassMaps& a, const ClassMaps& b, uint64_t step) {
-  const auto led = [step](const ClassMaps& maps) {
-    std::string text;
-    for (const v1::ClassMap& map : maps) {
-      if (map.step() < step) text += TextOf(map) + "; ";
-    }
-    return text;
-  };
-  return led(a) == led(b);
+  return TextOf(a, step) == TextOf(b, step);
 }
 
 const v1::ClassMap& NewestMap(const v1::ResultSpec& result) {

@@ -20,8 +20,9 @@ namespace ringmaster::job {
 // need not be, as libraries are in no order there; a manifest has the names alone.
 [[nodiscard]] std::string TextOf(const v1::ClassMap& map);
 using ClassMaps = google::protobuf::RepeatedPtrField<v1::ClassMap>;
-[[nodiscard]] std::string TextOf(const ClassMaps& maps);
-// Whether the same of both led to S(step): those that begin before it.
+// Of those that begin before a step; of all.
+[[nodiscard]] std::string TextOf(const ClassMaps& maps, uint64_t before = UINT64_MAX);
+// Whether the same of both led to S(step).
 [[nodiscard]] bool LedAlike(const ClassMaps& a, const ClassMaps& b, uint64_t step);
 
 // The newest map of the job, which has one.

@@ -209,8 +209,7 @@ void Job::DropRun() {
   status.clear_workers();
   status.clear_start_phases();
   status.clear_started_unix_ms();
-  status.clear_generation();  // of a ring that was to be formed
-  status.clear_resumed_from();
+  ForgetPlannedRing();
   // Nothing was computed with it: another ring may resolve the job anew.
   if (status.resumes_job().empty() && status.like_job().empty() && !status.has_continues()) {
     record.resolved.reset();
@@ -218,6 +217,11 @@ void Job::DropRun() {
     status.clear_total_steps();
     status.clear_steps_per_epoch();
   }
+}
+
+void Job::ForgetPlannedRing() {
+  record.status.clear_generation();
+  record.status.clear_resumed_from();
 }
 
 // ---- the queue ----------------------------------------------------------------------------------

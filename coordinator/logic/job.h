@@ -72,6 +72,8 @@ class Job {
   void TellLast();
   // It ends, and another one may begin: nothing was computed.
   void DropRun();
+  // That a ring was to begin, which did not.
+  void ForgetPlannedRing();
   // Of the run's metrics those that are due; all of them.
   enum class Which : uint8_t { kDue, kAll };
   void KeepMetrics(Which which);

@@ -189,10 +189,7 @@ void Logic::End(Job& job, v1::JobState state, const std::string& reason) {
     ReleaseWorkers(job, state == v1::JOB_STATE_SUCCEEDED ? "" : reason);
     EndUploadsOf(job);
     job.KeepMetrics(Job::Which::kAll);
-    if (!job.run->started()) {
-      job.record.status.clear_generation();
-      job.record.status.clear_resumed_from();
-    }
+    if (!job.run->started()) job.ForgetPlannedRing();
     job.run.reset();
   }
   job.record.status.set_finished_unix_ms(now_.unix_ms);

@@ -136,7 +136,8 @@ Status CheckpointFolder::CheckQuota(uint64_t more) const {
 
 // Whether the place is taken by the same checkpoint. One that is not whole is taken away, as nobody
 // can use it; another whole one, which the store does not know or it would have been refused
-// before, makes room and is kept: by other class maps, say, of a job whose store was put back.
+// before, makes room and is kept: by other class maps, say, of a job whose store was put back. One
+// that the store has just forgotten is usually gone by then.
 StatusOr<bool> CheckpointFolder::HoldsSame(const StagedCheckpoint& staged) const {
   std::error_code error;
   if (!fs::exists(staged.target(), error)) return false;
@@ -147,6 +148,10 @@ StatusOr<bool> CheckpointFolder::HoldsSame(const StagedCheckpoint& staged) const
   }
   if (there->sha256 == staged.manifest_sha256()) return true;
   const std::string aside = fmt::format("{}.other-{}", staged.target(), there->sha256.substr(0, 8));
+  if (fs::exists(aside, error)) {  // the same one came a second time
+    RING_RETURN_IF_ERROR(Remove(staged.target()));
+    return false;
+  }
   fs::rename(staged.target(), aside, error);
   if (error) return DiskError("rename", staged.target(), error);
   spdlog::warn("{} held another checkpoint, which the store does not know: it is {} now",

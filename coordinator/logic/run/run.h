@@ -290,7 +290,7 @@ class Run {
   void SendFence(const Member& member, FenceWhen when, Actions& actions) const;
   Fault StepFencing(Now now, Actions& actions);
   Fault Conclude(Now now, Actions& actions);
-  bool IsStored();
+  bool EnsureStored();
   std::vector<std::string> TakeSeats(std::vector<std::string> names, Now now);
   void LeaveOutAccused(std::vector<std::string>& names, Now now);
   void TellUnanswered(Now now);

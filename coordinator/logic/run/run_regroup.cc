@@ -136,7 +136,7 @@ Fault Run::Conclude(Now now, Actions& actions) {
     return {};
   }
   if (!MissingClasses(names).empty()) FallBack(names, step, evaluated);
-  if (!RING_PLANTED(kStartsUnstored) && !IsStored()) return {};
+  if (!RING_PLANTED(kStartsUnstored) && !EnsureStored()) return {};
   names = TakeSeats(std::move(names), now);
   if (!Enough(names) || !MissingClasses(names).empty() || lacks(members_.HighestApplied(names))) {
     Become(Phase::kWaiting, now);
@@ -148,7 +148,7 @@ Fault Run::Conclude(Now now, Actions& actions) {
 
 // No worker computes what a coordinator that starts again would not know of: it would resolve the
 // job anew, or go on by other class maps. The fence lasts until then.
-bool Run::IsStored() {
+bool Run::EnsureStored() {
   const std::string maps = job::TextOf(resolved_->result().class_maps());
   if (asked_maps_ == maps) return stored_maps_ == maps;
   asked_maps_ = maps;
