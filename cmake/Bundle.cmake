@@ -2,7 +2,7 @@
 # ringmaster-VERSION-linux-x86_64.tar.gz, and so does `cpack -G TGZ` with the programs that were
 # built. It holds programs, the shared libraries they need but for the C library's and NVIDIA's, GPU
 # tests, benchmarks and examples, and runs from any folder of any Linux with glibc 2.36 or newer.
-ring_bundle(ringmaster ringworker ringctl)
+ring_bundle(ringmaster ringworker ringmaster_pjrt_host ringctl)
 get_property(programs GLOBAL PROPERTY RINGMASTER_BUNDLE)
 list(TRANSFORM programs REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE program_files)
 set(backends)

@@ -10,7 +10,7 @@ set(readable FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ DIREC
 set(completion ${CMAKE_BINARY_DIR}/deploy/completion)
 set(changelog ${CMAKE_BINARY_DIR}/deploy/changelog.gz)
 set(built completion=${completion}/ringctl changelog=${changelog})
-foreach(target ringmaster ringworker ringctl ringmaster_cuda)
+foreach(target ringmaster ringworker ringctl ringmaster_pjrt_host ringmaster_cuda)
   if(TARGET ${target})
     list(APPEND built ${target}=$<TARGET_FILE:${target}>)
   endif()
@@ -19,6 +19,8 @@ install(CODE "set(built \"${built}\")\nset(build \"${CMAKE_BINARY_DIR}\")")
 install(SCRIPT cmake/CheckBuilt.cmake)
 
 install(TARGETS ringmaster ringworker ringctl RUNTIME DESTINATION bin)
+# Started by ringworker alone.
+install(TARGETS ringmaster_pjrt_host RUNTIME DESTINATION lib/ringmaster)
 if(TARGET ringmaster_cuda)
   install(TARGETS ringmaster_cuda LIBRARY DESTINATION lib/ringmaster)
 endif()

@@ -61,6 +61,13 @@ StatusOr<uint64_t> ParseBytes(const std::string& text, const std::string& what) 
                          text);
 }
 
+std::string FormatHbm(uint64_t bytes) {
+  constexpr double kMebi = 1 << 20, kGibi = 1 << 30;
+  const auto amount = static_cast<double>(bytes);
+  return amount < kGibi ? fmt::format("{:.2f}M", amount / kMebi)
+                        : fmt::format("{:.2f}G", amount / kGibi);
+}
+
 std::string FormatBytes(uint64_t bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   auto amount = static_cast<double>(bytes);

@@ -17,6 +17,8 @@ namespace ringmaster {
 
 // `12.0 GiB`, `512 B`: the largest unit that leaves at least 1.
 [[nodiscard]] std::string FormatBytes(uint64_t bytes);
+// `9.31G`, `530.00M`: the memory of an accelerator, as XLA says it, in powers of 1024.
+[[nodiscard]] std::string FormatHbm(uint64_t bytes);
 
 // What this process may use of the host's memory: all of it, or less where a cgroup (a container, a
 // unit of systemd, a batch system's job) limits it. Asks the system each time.

@@ -24,7 +24,7 @@ constexpr int kWrongDevice = 2;
 }  // namespace
 
 StatusOr<std::unique_ptr<Backend>> OpenBackend(const DeviceChoice& device) {
-  RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(device.kind));
+  RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(device.kind, device.options));
   if (device.index && *device.index >= backend->devices()) {
     return FailedPrecondition("--device {}:{}: this host has {} of them, counted from 0",
                               device.kind, *device.index, backend->devices());
@@ -39,7 +39,7 @@ StatusOr<std::unique_ptr<Backend>> OpenBackend(const DeviceChoice& device) {
 std::string DescribeDevices(const Backend& backend) {
   const v1::NumericsClass numerics = backend.numerics_class(1);
   const uint64_t own = backend.device_profile().memory_per_core();
-  return nlohmann::ordered_json{{"device", numerics.backend() == "cpu" ? "cpu" : "cuda"},
+  return nlohmann::ordered_json{{"device", backend.device_profile().kind()},
                                 {"backend", numerics.backend()},
                                 {"device_model", numerics.device_model()},
                                 {"devices", backend.devices()},
@@ -51,7 +51,7 @@ int DevicesMain(int argc, const char* const* argv) {
   CLI::App app{"says what this host computes on, as one line of JSON"};
   app.name("ringworker devices");
   std::string device = "auto";
-  app.add_option("--device", device, "cpu, cuda, one GPU as cuda:INDEX, or auto")
+  app.add_option("--device", device, "cpu, cuda, one GPU as cuda:INDEX, pjrt, pjrt:FILE or auto")
       ->capture_default_str()
       ->envname("RINGMASTER_DEVICE");
   try {

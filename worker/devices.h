@@ -22,7 +22,7 @@ namespace ringmaster::worker {
 // FAILED_PRECONDITION: there is no device of this index. Logs what it is unless it is a CPU.
 [[nodiscard]] StatusOr<std::unique_ptr<Backend>> OpenBackend(const DeviceChoice& device);
 
-// One line of JSON: `device` (cpu or cuda), `backend`, `device_model`, `devices` and
+// One line of JSON: `device` (cpu, cuda or pjrt), `backend`, `device_model`, `devices` and
 // `memory_bytes`, which is what one of them has for its cores: a GPU's memory, or the host's
 // (common/amount.h).
 [[nodiscard]] std::string DescribeDevices(const Backend& backend);

@@ -21,6 +21,7 @@ namespace {
 
 constexpr int kUsage = 2;
 constexpr char kDefaultCoordinator[] = "127.0.0.1:7700";
+constexpr DurationRange kDeviceLimit{std::chrono::seconds(1), std::chrono::hours(24)};
 constexpr DurationRange kDrain{std::chrono::milliseconds(0), std::chrono::hours(24)};
 
 struct RawFlags {
@@ -29,6 +30,8 @@ struct RawFlags {
   std::string join, join_file;
   std::string device = "auto";
   std::string memory_per_core;
+  double memory_fraction = 0;
+  std::string compile_limit, run_limit;
   std::string input_memory;
   std::string data_cache_bytes;
   std::string log_spool = "64MiB";
@@ -95,6 +98,21 @@ Status FinishNotice(const RawFlags& raw, Flags* flags) {
   return absl::OkStatus();
 }
 
+Status FinishDevice(const RawFlags& raw, DeviceChoice* device) {
+  RING_ASSIGN_OR_RETURN(*device, ParseDevice(raw.device));
+  BackendOptions& options = device->options;
+  options.memory_fraction = raw.memory_fraction;
+  if (!raw.compile_limit.empty()) {
+    RING_ASSIGN_OR_RETURN(options.compile_limit,
+                          ParseDuration(raw.compile_limit, "--compile-limit", kDeviceLimit));
+  }
+  if (!raw.run_limit.empty()) {
+    RING_ASSIGN_OR_RETURN(options.run_limit,
+                          ParseDuration(raw.run_limit, "--run-limit", kDeviceLimit));
+  }
+  return absl::OkStatus();
+}
+
 Status Finish(const RawFlags& raw, Flags* flags) {
   RING_RETURN_IF_ERROR(FinishJoin(raw, flags));
   if (!raw.listen.empty()) {
@@ -110,7 +128,7 @@ Status Finish(const RawFlags& raw, Flags* flags) {
     }
     flags->advertise = flags->listen.host;
   }
-  RING_ASSIGN_OR_RETURN(flags->device, ParseDevice(raw.device));
+  RING_RETURN_IF_ERROR(FinishDevice(raw, &flags->device));
   if (!raw.memory_per_core.empty()) {
     RING_ASSIGN_OR_RETURN(flags->memory_per_core,
                           ParseBytes(raw.memory_per_core, "--memory-per-core"));
@@ -145,13 +163,26 @@ Status Finish(const RawFlags& raw, Flags* flags) {
 }  // namespace
 
 StatusOr<DeviceChoice> ParseDevice(const std::string& text) {
-  if (text == "auto" || text == "cpu" || text == "cuda") return DeviceChoice{text, std::nullopt};
-  static constexpr char kPrefix[] = "cuda:";
+  const size_t colon = text.find(':');
+  DeviceChoice choice{text.substr(0, colon), std::nullopt};
+  const std::string rest = colon == std::string::npos ? "" : text.substr(colon + 1);
   uint32_t index = 0;
-  if (text.starts_with(kPrefix) && ParseNumber(text.substr(sizeof(kPrefix) - 1), &index)) {
-    return DeviceChoice{"cuda", index};
+  if (colon == std::string::npos) {
+    for (const char* const kind : {"auto", "cpu", "cuda", "pjrt"}) {
+      if (choice.kind == kind) return choice;
+    }
+  } else if (choice.kind == "cuda" && ParseNumber(rest, &index)) {
+    choice.index = index;
+    return choice;
+  } else if (choice.kind == "pjrt" && !rest.empty()) {
+    choice.options.plugin = rest;
+    return choice;
   }
-  return InvalidArgument("--device '{}': expected auto, cpu, cuda, or one GPU as cuda:INDEX", text);
+  return InvalidArgument(
+      "--device '{}': expected auto, cpu, cuda, one GPU as cuda:INDEX, pjrt, or a plugin of PJRT "
+      "as "
+      "pjrt:FILE",
+      text);
 }
 
 StatusOr<std::vector<int>> ParseCpuList(const std::string& text) {
@@ -206,12 +237,23 @@ ParsedFlags ParseFlags(int argc, char** argv) {
       ->check(CLI::Range(1, 1024));
   app.add_option(
          "--device", raw.device,
-         "what computes: cpu, cuda, one GPU as cuda:INDEX, or auto: a GPU where there is one")
+         "what computes: cpu, cuda, one GPU as cuda:INDEX, pjrt (this host's TPUs), any plugin of "
+         "PJRT as pjrt:FILE, or auto: a TPU or a GPU where there is one")
       ->capture_default_str()
       ->envname("RINGMASTER_DEVICE");
   app.add_option("--memory-per-core", raw.memory_per_core,
-                 "e.g. 8GiB; default: an equal part of the GPU's, or of 4/5 of the host's")
+                 "e.g. 8GiB; default: an equal part of the device's, or of 4/5 of the host's")
       ->type_name("BYTES");
+  app.add_option("--memory-fraction", raw.memory_fraction,
+                 "of a GPU's memory that is this worker's; default: all that is free")
+      ->check(CLI::Range(0.01, 1.0).description(""))
+      ->type_name("0.01-1");
+  app.add_option("--compile-limit", raw.compile_limit,
+                 "after which a plugin of PJRT that compiles a program is given up; default: 10m")
+      ->type_name("TIME");
+  app.add_option("--run-limit", raw.run_limit,
+                 "likewise, of one that computes a shard; default: 2m")
+      ->type_name("TIME");
   app.add_option(
          "--input-threads", flags.input_threads,
          "threads that read and decode samples ahead; 0: the cores do; default: 1, or beside "

@@ -9,15 +9,17 @@
 
 #include "common/address.h"
 #include "common/status.h"
+#include "worker/backend/backend.h"
 #include "worker/fetch/url_source.h"
 #include "worker/notice.h"
 
 namespace ringmaster::worker {
 
-// What computes: auto, cpu, cuda, or one GPU as cuda:INDEX.
+// What computes: auto, cpu, cuda, one GPU as cuda:INDEX, pjrt, or a plugin of PJRT as pjrt:FILE.
 struct DeviceChoice {
   std::string kind = "auto";      // MakeBackend's
   std::optional<uint32_t> index;  // all cores are made on it; else they are dealt over all devices
+  BackendOptions options = {};
 };
 
 struct Flags {

@@ -17,6 +17,7 @@
 #include "common/job/resolve.h"
 #include "common/log.h"
 #include "common/sha256.h"
+#include "worker/backend/pjrt/tpus.h"
 #include "worker/devices.h"
 #include "worker/identity.h"
 
@@ -166,7 +167,7 @@ void AddPlanOptions(CLI::App* app, PlanFlags* flags, std::string* device, std::s
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false)
       ->take_all();
-  app->add_option("--device", *device, "auto, cpu, cuda, or one GPU as cuda:INDEX")
+  app->add_option("--device", *device, "auto, cpu, cuda, one GPU as cuda:INDEX, pjrt or pjrt:FILE")
       ->capture_default_str()
       ->envname("RINGMASTER_DEVICE");
   app->add_option("--cores", flags->cores, "of one worker; default: those of this host")
@@ -183,7 +184,8 @@ void AddPlanOptions(CLI::App* app, PlanFlags* flags, std::string* device, std::s
   app->add_option("--data-root", flags->data_root,
                   "folder that holds the dataset: its counts decide how large the last batch is");
   app->add_option("--profile", flags->profile,
-                  "a class of worker, written down as JSON, in place of --cores, "
+                  "a class of worker, written down as JSON, or one with TPUs (tpu-v2-8, tpu-v3-8, "
+                  "tpu-v4-8, tpu-v5e-8, tpu-v5p-8, tpu-v6e-8), in place of --cores, "
                   "--threads-per-core and --memory-per-core")
       ->type_name("FILE|NAME");
   app->add_flag("--measure", flags->measure,
@@ -233,12 +235,18 @@ StatusOr<FilePlan> PlanFor(const v1::JobSpec& spec, PlanFlags flags, const Worke
   return plan;
 }
 
-// On a host of the profile's kind.
+// What knows the memory of the profile's kind: the backend itself, but for TPUs, which are planned
+// on any host.
+StatusOr<std::unique_ptr<Backend>> OpenPlanner(const WorkerProfile& profile) {
+  if (profile.device == "tpu") return pjrt::MakeTpuPlanner(profile.device_model);
+  return OpenBackend({profile.device, std::nullopt});
+}
+
+// On a host of the profile's kind, or of any for TPUs.
 StatusOr<FilePlan> PlanClass(const v1::JobSpec& spec, PlanFlags flags,
                              const WorkerProfile& profile) {
   if (flags.workers == 0) flags.workers = profile.workers;
-  RING_ASSIGN_OR_RETURN(const auto backend,
-                        OpenBackend({profile.device == "cpu" ? "cpu" : "cuda", std::nullopt}));
+  RING_ASSIGN_OR_RETURN(const auto backend, OpenPlanner(profile));
   return PlanFor(spec, flags, profile, backend.get());
 }
 
@@ -310,6 +318,10 @@ StatusOr<std::optional<SpeedPlan>> PlanCluster(const v1::JobSpec& spec, const Pl
 
 Status PlanProfiles(const v1::JobSpec& spec, const PlanFlags& flags, bool* fits) {
   const std::string path = ProfilePath(flags.profile);
+  const auto shipped = ShippedProfile(flags.profile);
+  if (std::error_code ignored; shipped && !std::filesystem::exists(path, ignored)) {
+    return ShowOne(PlanClass(spec, flags, *shipped), flags.json, fits);
+  }
   RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("profile", path));
   RING_ASSIGN_OR_RETURN(std::vector<WorkerProfile> profiles, ParseProfiles(text, path));
   const bool list = text.find_first_not_of(" \t\r\n") == text.find('[');

@@ -21,6 +21,7 @@
 #include "common/job/resolve.h"
 #include "common/job/shards.h"
 #include "common/json.h"
+#include "worker/backend/pjrt/tpus.h"
 #include "worker/train/trainer.h"
 
 namespace ringmaster::worker {
@@ -186,6 +187,18 @@ std::string ToJson(const WorkerProfile& profile) {
                                 {"measured", std::move(measured)}}
              .dump(2) +
          "\n";
+}
+
+std::optional<WorkerProfile> ShippedProfile(const std::string& name) {
+  for (const pjrt::TpuWorker& worker : pjrt::TpuWorkers()) {
+    if (name != worker.name) continue;
+    return WorkerProfile{.name = name,
+                         .device = "tpu",
+                         .device_model = worker.model,
+                         .cores = worker.cores,
+                         .memory_per_core = worker.hbm};
+  }
+  return std::nullopt;
 }
 
 std::string ProfilePath(const std::string& named) {

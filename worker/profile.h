@@ -27,7 +27,7 @@ struct MeasuredSteps {
 
 struct WorkerProfile {
   std::string name;
-  std::string device = "cpu";                 // backend
+  std::string device = "cpu";                 // backend, or tpu: planned, as it has none here
   std::string device_model, instruction_set;  // empty: not known
   uint32_t cores = 1;                         // of one worker
   uint32_t threads_per_core = 1;
@@ -41,6 +41,10 @@ struct WorkerProfile {
 [[nodiscard]] StatusOr<std::vector<WorkerProfile>> ParseProfiles(const std::string& text,
                                                                  const std::string& source);
 [[nodiscard]] std::string ToJson(const WorkerProfile& profile);
+
+// A class of workers with TPUs that this program knows: tpu-v2-8 to tpu-v6e-8. Nothing: no such
+// name.
+[[nodiscard]] std::optional<WorkerProfile> ShippedProfile(const std::string& name);
 
 // `named` where it has a / or ends in .json; else that name in the user's folder of profiles
 // ($XDG_CONFIG_HOME, or ~/.config, /ringmaster/profiles).

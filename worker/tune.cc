@@ -205,7 +205,7 @@ class Tuner {
 };
 
 Status TuneJob(const TuneFlags& flags, const TuneSubject& subject) {
-  RING_ASSIGN_OR_RETURN(const auto backend, MakeBackend(flags.device.kind));
+  RING_ASSIGN_OR_RETURN(const auto backend, MakeBackend(flags.device.kind, flags.device.options));
   const TuneOptions options = {flags.device.index.value_or(0), flags.gradient_bits, flags.seconds};
   return TunePrograms(subject, options, flags.table, backend.get(), std::cout);
 }

@@ -29,7 +29,7 @@ class Planner {
   Planner(const Program& program, const MemoryOptions& options)
       : graph_(program.graph),
         options_(options),
-        rooms_(RoomsOf(program)),
+        rooms_(RoomsIn(program, options)),
         lives_(FindLives(TurnsOf(program.graph), rooms_, options.alignment)) {}
 
   MemoryPlan Run() {
@@ -44,6 +44,14 @@ class Planner {
   }
 
  private:
+  static std::vector<Room> RoomsIn(const Program& program, const MemoryOptions& options) {
+    std::vector<Room> rooms = RoomsOf(program);
+    for (size_t i = 0; options.bytes_of != nullptr && i < rooms.size(); ++i) {
+      if (rooms[i].bytes > 0) rooms[i].bytes = options.bytes_of(program.graph.values()[i]);
+    }
+    return rooms;
+  }
+
   void AddWorkspaces() {
     const size_t alignment = options_.alignment;
     for (size_t n = 0; n < options_.workspace.size(); ++n) {

@@ -13,6 +13,9 @@ struct MemoryOptions {
   size_t alignment = 64;
   // Extra bytes that a backend needs while node i runs (scratch of a kernel); empty = none.
   std::vector<size_t> workspace;
+  // What a value takes where that is more than its elements do: tiles of a device's memory;
+  // nullptr: its elements.
+  size_t (*bytes_of)(const Value& value) = nullptr;
 };
 
 struct Placement {

@@ -43,6 +43,10 @@ struct FakeHooks {
   };
   // Called before a job's slots for input are made; an error is the device's.
   std::function<Status(const InputStageOptions&)> before_stage;
+  // One program of a mode serves all of its shards; else each number of rows has its own.
+  bool pads = false;
+  // Called with each program that is bound.
+  std::function<void(const graph::Program&)> on_bind;
   // The cores' memory is not the host's.
   bool own_memory = false;
   // Of Weights::DeviceBytes, with a state; without one it is half of it.
@@ -136,7 +140,8 @@ class FakeExecutable : public Executable {
 
   // Hooks see images, whatever the run was given.
   Status Run(const ShardInput& given, const GradientSink& sink, ShardOutput* output) override {
-    RING_RETURN_IF_ERROR(CheckShard(*program_, augmenter_, given));
+    const auto rows = hooks_->pads ? ShardRows::kUpToAll : ShardRows::kAll;
+    RING_RETURN_IF_ERROR(CheckShard(*program_, augmenter_, given, rows));
     ShardInput input = given;
     if (augmenter_ != nullptr) input.columns[0] = std::as_bytes(MakeImages(given));
     const bool training = program_->mode == graph::Mode::kTraining;
@@ -240,6 +245,7 @@ class FakeCore : public Core {
   explicit FakeCore(const FakeHooks* hooks) : hooks_(hooks) {}
   StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program, Weights& weights,
                                              const graph::Augmenter* augmenter) override {
+    if (hooks_->on_bind) hooks_->on_bind(program);
     return std::make_unique<FakeExecutable>(&program, static_cast<FakeWeights*>(&weights),
                                             augmenter, hooks_);
   }
@@ -270,6 +276,7 @@ class FakeBackend : public Backend {
     return hooks_.figures ? hooks_.figures() : std::vector<v1::DeviceFigures>();
   }
   [[nodiscard]] bool augments() const override { return hooks_.augments(jobs_++); }
+  [[nodiscard]] bool pads() const override { return hooks_.pads; }
   StatusOr<std::unique_ptr<InputStage>> MakeInputStage(const InputStageOptions& options) override {
     if (hooks_.before_stage) RING_RETURN_IF_ERROR(hooks_.before_stage(options));
     return std::make_unique<FakeInputStage>(options);

@@ -13,6 +13,7 @@
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
 #include "tests/support/temporary_folder.h"
+#include "worker/backend/pjrt/tpus.h"
 #include "worker/train/trainer.h"
 
 namespace ringmaster::worker {
@@ -166,6 +167,45 @@ TEST_CASE("Plan: what rematerializing would save is said, and counts where the j
   };
   CHECK(advises(off));
   CHECK_FALSE(advises(on));
+}
+
+TEST_CASE("Plan: on TPUs tiles count, and the host's memory does not") {
+  const auto tpu = pjrt::MakeTpuPlanner("TPU v2");
+  PlanFlags flags = FlagsOf(uint64_t{8} << 30);
+  flags.cores = 8;
+  flags.workers = 1;
+  v1::JobSpec spec = PlannedSpec();
+  spec.set_shards(8);
+  const auto text_of = [&](uint32_t batch) {
+    spec.set_batch(batch);
+    const auto plan = PlanJob(spec, flags, tpu.get());
+    REQUIRE(Message(plan.status()) == "");
+    std::ostringstream text;
+    PrintPlan(*plan, text);
+    return std::pair(*plan, text.str());
+  };
+  const auto [small, said] = text_of(1024);
+  INFO(said);
+  CHECK(small.job.fits());
+  CHECK(small.job.samples == 128);
+  CHECK(small.job.needed() == small.job.core_bytes);
+  CHECK(small.job.core_bytes > small.job.element_bytes);
+  CHECK(said.find("batch 1024 in 8 shards of at most 128 samples, on 8 cores") !=
+        std::string::npos);
+  CHECK(said.find(" of 8.00G hbm: fits") != std::string::npos);
+  CHECK(said.find("fill up tiles of 8 x 128") != std::string::npos);
+  CHECK(small.job.advice.empty());
+  // Beyond the memory, with the largest batch that is not.
+  spec.mutable_data()->clear_take();
+  const auto [large, refused] = text_of(static_cast<uint32_t>(small.job.largest_batch) + 1024);
+  INFO(refused);
+  CHECK_FALSE(large.job.fits());
+  CHECK(refused.find(" of 8.00G hbm: does not fit") != std::string::npos);
+  CHECK(refused.find(fmt::format("advice: batch {} fits", large.job.largest_batch)) !=
+        std::string::npos);
+  // 100 rows fill 104 of one tile, or 128 lanes.
+  CHECK(text_of(800).second.find("advice: a core computes 128 samples at a time: shards of 100") !=
+        std::string::npos);
 }
 
 TEST_CASE("Plan: lengths that no step is known for are no reason to refuse a job") {

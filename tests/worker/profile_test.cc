@@ -101,6 +101,19 @@ TEST_CASE("Profile: a step takes its rounds and the update") {
   }
 }
 
+TEST_CASE("Profile: workers with TPUs are known by name") {
+  const auto v3 = ShippedProfile("tpu-v3-8");
+  REQUIRE(v3);
+  CHECK(v3->device == "tpu");
+  CHECK(v3->cores == 8);
+  CHECK(v3->memory_per_core == uint64_t{16} << 30);
+  for (const char* name : {"tpu-v2-8", "tpu-v4-8", "tpu-v5e-8", "tpu-v5p-8", "tpu-v6e-8"}) {
+    INFO(name);
+    CHECK(ShippedProfile(name));
+  }
+  CHECK_FALSE(ShippedProfile("tpu-v1-8"));
+}
+
 TEST_CASE("Profile: a name is a file in the user's folder") {
   CHECK(ProfilePath("./rack1") == "./rack1");
   CHECK(ProfilePath("rack1.json") == "rack1.json");

@@ -7,6 +7,7 @@
 // called while an Executable runs.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -83,8 +84,9 @@ struct TunedKernel {
 };
 using TuneReport = std::function<void(const TunedKernel&)>;
 
-// One shard of one step. Rows are samples, in the order of the shard's slice of the global batch.
-// Where the program was bound with an augmenter, `pixels` are given and the column that is made of
+// One shard of one step. Rows are samples, in the order of the shard's slice of the global batch:
+// as many as the program has, or fewer where Backend::pads(). Where the program was bound with an
+// augmenter, `pixels` are given and the column that is made of
 // them is empty.
 struct ShardInput {
   uint64_t seed = 0;  // of the job: dropout
@@ -206,7 +208,8 @@ class Core {
     return Error(absl::StatusCode::kUnimplemented,
                  "this kind of device knows what a program takes only once it is bound");
   }
-  // What the programs bound so far take of the core's memory: that of the largest.
+  // What the programs bound so far take of the core's memory: that of the largest. Where programs
+  // are compiled by others this is what they say, so that Bind alone can refuse.
   [[nodiscard]] virtual uint64_t memory_bytes() const = 0;
 };
 
@@ -219,6 +222,15 @@ struct CoreOptions {
   // cores of a device, or of a host without one, share.
   uint64_t shared_bytes = 0;
   uint32_t device = 0;  // which one of Backend::devices()
+};
+
+// What a backend is made with. Each kind takes what concerns it.
+struct BackendOptions {
+  std::string plugin;          // of pjrt: a file; empty: the one of this host's TPUs
+  double memory_fraction = 0;  // (0, 1]: of a device's memory that is ours; 0: what the kind takes
+  // After which a device that compiles, or runs a shard, is given up, where that can be done.
+  std::chrono::milliseconds compile_limit{600'000};
+  std::chrono::milliseconds run_limit{120'000};
 };
 
 class Backend {
@@ -238,6 +250,10 @@ class Backend {
   // Whether programs may be bound with an augmenter: then the host has a quarter of the bytes to
   // hand over, and nothing to compute for them.
   [[nodiscard]] virtual bool augments() const { return false; }
+  // Whether an executable takes any number of rows up to its program's, so that one serves all
+  // shards of a job: where binding takes long. A shard's bits are a function of its rows all the
+  // same.
+  [[nodiscard]] virtual bool pads() const { return false; }
   // A folder of this process's own, before the first core: what takes long to find out and is the
   // same every time may be kept there for the next process. It changes no bit.
   virtual void KeepIn(const std::string& /*folder*/) {}
@@ -262,8 +278,10 @@ class Backend {
 };
 
 // The only function that names concrete backends. `kind`: cpu; cuda, which is a library of its own
-// and an error that says what is missing where there is no GPU; auto: a GPU when there is one, else
-// one line in the log and the CPU. Once a backend is made its library stays loaded.
-StatusOr<std::unique_ptr<Backend>> MakeBackend(const std::string& kind);
+// and an error that says what is missing where there is no GPU; pjrt, which drives a plugin of
+// PJRT; auto: a TPU or a GPU when there is one, else one line in the log and the CPU. Once a
+// backend is made its library stays loaded.
+StatusOr<std::unique_ptr<Backend>> MakeBackend(const std::string& kind,
+                                               const BackendOptions& options = {});
 
 }  // namespace ringmaster

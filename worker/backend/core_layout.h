@@ -18,7 +18,8 @@ struct CoreLayout {
   graph::MemoryPlan plan;
   std::vector<size_t> gradients;  // offsets by canonical parameter number
   size_t bytes = 0;
-  size_t input_bytes = 0;  // of them: pixels, and what making images of them needs
+  size_t input_bytes = 0;    // of them: pixels, and what making images of them needs
+  size_t element_bytes = 0;  // what its elements alone take, where memory has tiles; else 0
 };
 
 [[nodiscard]] constexpr size_t AlignUp(size_t bytes, size_t alignment) {

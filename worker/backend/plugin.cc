@@ -65,7 +65,7 @@ Function* Find(void* library, const char* name) {
   return reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-StatusOr<std::unique_ptr<Backend>> Load(const std::string& path) {
+StatusOr<std::unique_ptr<Backend>> Load(const std::string& path, const BackendOptions& options) {
   // All symbols now: what is missing must be said here, and not abort in the middle of a step.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {
@@ -92,7 +92,7 @@ StatusOr<std::unique_ptr<Backend>> Load(const std::string& path) {
         path, abi(), kBackendAbi);
   }
   Status status;
-  std::unique_ptr<Backend> backend(make(&status));
+  std::unique_ptr<Backend> backend(make(options, &status));
   if (!status.ok()) return status;
   if (backend == nullptr) return Internal("{} made no backend, and does not say why", path);
   return std::make_unique<LoadedBackend>(
@@ -112,10 +112,11 @@ std::vector<std::string> PluginPaths(const std::string& kind) {
   return {(folder / file).string(), (folder.parent_path() / "lib" / "ringmaster" / file).string()};
 }
 
-StatusOr<std::unique_ptr<Backend>> LoadBackend(const std::vector<std::string>& paths) {
+StatusOr<std::unique_ptr<Backend>> LoadBackend(const std::vector<std::string>& paths,
+                                               const BackendOptions& options) {
   for (const std::string& path : paths) {
     std::error_code error;
-    if (std::filesystem::exists(path, error)) return Load(path);
+    if (std::filesystem::exists(path, error)) return Load(path, options);
   }
   return Error(absl::StatusCode::kNotFound, "there is no {}", fmt::join(paths, " and no "));
 }

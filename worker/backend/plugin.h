@@ -20,6 +20,7 @@ namespace ringmaster {
 // program, and makes its backend. NOT_FOUND: none is there. FAILED_PRECONDITION: it cannot be
 // loaded, is no backend, or one of another build. UNAVAILABLE: this host has no device for it. The
 // backend's numerics class has the library's compute id.
-[[nodiscard]] StatusOr<std::unique_ptr<Backend>> LoadBackend(const std::vector<std::string>& paths);
+[[nodiscard]] StatusOr<std::unique_ptr<Backend>> LoadBackend(const std::vector<std::string>& paths,
+                                                             const BackendOptions& options = {});
 
 }  // namespace ringmaster

@@ -15,9 +15,10 @@ const char* ringmaster_backend_abi();
 // (common/build_id.h).
 const char* ringmaster_backend_compute_id();
 
-// A backend that the caller owns; nullptr with `status`: UNAVAILABLE when this host has no device
-// for it (one line that says what is missing), any other code when one is there and does not work.
-// Any thread, before the first core.
-ringmaster::Backend* ringmaster_make_backend(ringmaster::Status* status);
+// A backend that the caller owns, made with what of the options is a GPU's; nullptr with `status`:
+// UNAVAILABLE when this host has no device for it (one line that says what is missing), any other
+// code when one is there and does not work. Any thread, before the first core.
+ringmaster::Backend* ringmaster_make_backend(const ringmaster::BackendOptions& options,
+                                             ringmaster::Status* status);
 
 }  // extern "C"

@@ -52,8 +52,10 @@ const graph::Column* PixelColumn(const graph::Program& program) {
 }
 
 Status CheckShard(const graph::Program& program, const graph::Augmenter* augmenter,
-                  const ShardInput& input) {
-  const auto rows = static_cast<size_t>(program.samples);
+                  const ShardInput& input, ShardRows allowed) {
+  const auto most = static_cast<size_t>(program.samples);
+  const bool fewer = allowed == ShardRows::kUpToAll && !input.samples.empty();
+  const size_t rows = fewer ? std::min(most, input.samples.size()) : most;
   const size_t pixels = augmenter == nullptr ? 0 : rows * augmenter->stored().elements();
   if (input.columns.size() != program.columns.size() || input.samples.size() != rows ||
       input.pixels.size() != pixels) {
@@ -65,7 +67,7 @@ Status CheckShard(const graph::Program& program, const graph::Augmenter* augment
   const graph::Column* const made = augmenter == nullptr ? nullptr : PixelColumn(program);
   for (size_t i = 0; i < program.columns.size(); ++i) {
     const graph::Column& column = program.columns[i];
-    const size_t elements = &column == made ? 0 : ElementsOf(program, column.value);
+    const size_t elements = &column == made ? 0 : ElementsOf(program, column.value) / most * rows;
     RING_RETURN_IF_ERROR(CheckColumn(program, column, elements, input.columns[i], input.samples));
   }
   return absl::OkStatus();

@@ -24,10 +24,13 @@ namespace ringmaster {
 // there is none.
 [[nodiscard]] const graph::Column* PixelColumn(const graph::Program& program);
 
-// INVALID_ARGUMENT names the column whose size is not the program's, or whose element is out of its
-// range. With an augmenter stored pixels are expected in place of the pixel column.
+// How many rows a shard may have: those of the program, or fewer, at least one (Backend::pads).
+enum class ShardRows : uint8_t { kAll, kUpToAll };
+
+// INVALID_ARGUMENT names the column whose size is not that of the rows, or whose element is out of
+// its range. With an augmenter stored pixels are expected in place of the pixel column.
 [[nodiscard]] Status CheckShard(const graph::Program& program, const graph::Augmenter* augmenter,
-                                const ShardInput& input);
+                                const ShardInput& input, ShardRows allowed = ShardRows::kAll);
 
 // For each place in gradient_order the node after which the gradients up to and with that one are
 // complete; it never decreases.

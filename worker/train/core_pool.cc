@@ -12,8 +12,8 @@
 
 namespace ringmaster::worker {
 StatusOr<Executable*> Seat::executable(const ShardShape& shape) const {
-  const auto found = executables_.find(shape);
-  if (found == executables_.end()) {
+  const auto found = pads_ ? executables_.lower_bound(shape) : executables_.find(shape);
+  if (found == executables_.end() || found->first.mode != shape.mode) {
     return Internal("no program was bound for a shard of {} samples", shape.samples);
   }
   return found->second.get();
@@ -32,7 +32,9 @@ StatusOr<std::unique_ptr<CorePool>> CorePool::Create(Backend* backend, const Pro
   pool->Start(cores);
   RING_RETURN_IF_ERROR(pool->RunOnAll([&](Seat& seat) -> Status {
     RING_ASSIGN_OR_RETURN(seat.core_, backend->MakeCore(cores[seat.index_]));
+    seat.pads_ = backend->pads();
     for (const auto& [shape, program] : programs->programs()) {
+      if (seat.pads_ && programs->largest(shape.mode) != &program) continue;
       RING_ASSIGN_OR_RETURN(seat.executables_[shape],
                             seat.core_->Bind(program, *weights, augmenter));
     }

@@ -23,7 +23,8 @@ class Seat {
  public:
   explicit Seat(size_t index) : index_(index) {}
   [[nodiscard]] size_t index() const { return index_; }
-  // INTERNAL when no program of that shape was bound.
+  // Of that shape, or where the backend pads the smallest one with room for it. INTERNAL when no
+  // such program was bound.
   [[nodiscard]] StatusOr<Executable*> executable(const ShardShape& shape) const;
   // That its programs take. On its own thread.
   [[nodiscard]] uint64_t memory_bytes() const { return core_->memory_bytes(); }
@@ -32,6 +33,7 @@ class Seat {
   friend class CorePool;
   const size_t index_;
   std::unique_ptr<Core> core_;
+  bool pads_ = false;  // Backend::pads
   std::map<ShardShape, std::unique_ptr<Executable>> executables_;
 };
 

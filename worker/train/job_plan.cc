@@ -16,7 +16,8 @@ namespace ringmaster::worker {
 namespace {
 
 constexpr uint64_t kMostShardSamples = 1 << 24;  // of a shard
-constexpr uint64_t kLanes = 8;                   // of a vector of float32
+constexpr uint64_t kLanes = 8;                   // of a vector of float32, rows of a tile
+constexpr uint64_t kTile = 128;                  // columns of one
 constexpr uint64_t kFramesUnderWay = 8;          // of a ring, at both neighbours
 constexpr double kMuchSaved = 0.9;               // less than this part of it is worth an advice
 
@@ -192,7 +193,7 @@ class Planner {
   }
 
   struct Taken {
-    uint64_t core = 0;
+    uint64_t core = 0, elements = 0;
     WorkerMemory host;
     graph::Peak peak;
     double operations = 0;
@@ -208,12 +209,15 @@ class Planner {
       RING_ASSIGN_OR_RETURN(const CoreLayout core, core_->Plan(program, *weights));
       if (core.bytes <= taken.core) continue;
       taken.core = core.bytes;
+      taken.elements = core.element_bytes;
       taken.peak = graph::PeakOf(program, core.plan);
       taken.operations = graph::Operations(program.graph);
     }
-    taken.host = MemoryOf(
-        result, programs, *layout,
-        {.weights = weights->HostBytes(), .cores = options_.cores, .workers = options_.workers});
+    taken.host = MemoryOf(result, programs, *layout,
+                          {.weights = weights->HostBytes(),
+                           .cores = options_.cores,
+                           .workers = options_.workers,
+                           .own_memory = own_memory()});
     return taken;
   }
 
@@ -235,8 +239,9 @@ class Planner {
   }
 
   [[nodiscard]] uint64_t NeededOf(const Taken& taken) const {
-    return taken.core + HostShare(taken.host, options_.cores);
+    return taken.core + (own_memory() ? 0 : HostShare(taken.host, options_.cores));
   }
+  [[nodiscard]] bool own_memory() const { return backend_->device_profile().memory_per_core() > 0; }
 
   // `taken`: what the job takes as it is.
   [[nodiscard]] StatusOr<JobPlan::Rematerialize> Compare(const Taken& taken) {
@@ -287,6 +292,14 @@ std::vector<std::string> AdviceOn(const JobPlan& plan) {
         plan.samples, kLanes, AlignUp(plan.samples, kLanes) * plan.shards,
         AlignUp(plan.samples, kLanes)));
   }
+  if (plan.element_bytes > 0 && plan.samples % kTile != 0) {
+    advice.push_back(
+        fmt::format("a core computes {} samples at a time: shards of {} waste a part of it, batch "
+                    "{} has shards "
+                    "of {}",
+                    kTile, plan.samples, AlignUp(plan.samples, kTile) * plan.shards,
+                    AlignUp(plan.samples, kTile)));
+  }
   const uint64_t all = plan.cores * plan.workers;
   if (all > plan.shards) {
     advice.push_back(fmt::format("{} of {} cores of {} workers have nothing to do with {} shards",
@@ -333,6 +346,8 @@ StatusOr<JobPlan> PlanResult(const v1::ResultSpec& result, const PlanOptions& op
                   .cores = options.cores,
                   .memory_per_core = options.memory_per_core,
                   .core_bytes = taken.core,
+                  .element_bytes = taken.elements,
+                  .own_memory = planner.own_memory(),
                   .host = std::move(taken.host),
                   .workers = options.workers,
                   .peak = std::move(taken.peak),
@@ -349,20 +364,42 @@ StatusOr<JobPlan> PlanResult(const v1::ResultSpec& result, const PlanOptions& op
 
 Status JobPlan::Check() const {
   if (fits()) return absl::OkStatus();
+  const auto amount = own_memory ? &FormatHbm : &FormatBytes;
   std::string text =
-      fmt::format("Used {} of {} memory per core (exceeded by {}) for batch {} in {} shards\n{}",
-                  FormatBytes(needed()), FormatBytes(memory_per_core),
-                  FormatBytes(needed() - memory_per_core), batch, shards, TableOf(*this));
+      fmt::format("Used {} of {} {} per core (exceeded by {}) for batch {} in {} shards\n{}",
+                  amount(needed()), amount(memory_per_core), own_memory ? "hbm" : "memory",
+                  amount(needed() - memory_per_core), batch, shards, TableOf(*this));
   text.pop_back();
   return OutOfMemory("{}", text);
 }
 
+namespace {
+
+std::string CoreLines(const JobPlan& plan) {
+  const char* const fits = plan.fits() ? "fits" : "does not fit";
+  if (!plan.own_memory) {
+    return fmt::format(
+        "core            {} of {}: {} for its programs, {} its part of the host's: {}\n",
+        FormatBytes(plan.needed()), FormatBytes(plan.memory_per_core), FormatBytes(plan.core_bytes),
+        FormatBytes(HostShare(plan.host, plan.cores)), fits);
+  }
+  std::string text = fmt::format("core            Used {} of {} hbm: {}\n",
+                                 FormatHbm(plan.needed()), FormatHbm(plan.memory_per_core), fits);
+  if (plan.element_bytes > 0) {
+    text += fmt::format(
+        "padding         {} of them fill up tiles of {} x {}: {:.0f}% more\n",
+        FormatHbm(plan.core_bytes - plan.element_bytes), kLanes, kTile,
+        100.0 *
+            (static_cast<double>(plan.core_bytes) / static_cast<double>(plan.element_bytes) - 1));
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string TableOf(const JobPlan& plan) {
   std::string text =
-      fmt::format("core            {} of {}: {} for its programs, {} its part of the host's: {}\n",
-                  FormatBytes(plan.needed()), FormatBytes(plan.memory_per_core),
-                  FormatBytes(plan.core_bytes), FormatBytes(HostShare(plan.host, plan.cores)),
-                  plan.fits() ? "fits" : "does not fit") +
+      CoreLines(plan) +
       fmt::format("host            {} beside the cores: {}\n", FormatBytes(plan.host.most()),
                   plan.host.Text()) +
       fmt::format("rematerialize   {}: {} a core with it, {} without, {:.0f}% more operations\n",

@@ -66,10 +66,12 @@ struct JobPlan {
   uint64_t batch = 0, shards = 0, samples = 0;  // samples: of the largest shard
   uint64_t cores = 0, memory_per_core = 0;      // memory: the limit
   uint64_t core_bytes = 0;                      // of the largest program; the limit aside
-  WorkerMemory host;                            // once on each worker
-  uint64_t largest_batch = 0;                   // the largest multiple of the shards that fits
-  uint64_t workers = 0, wire_bytes = 0;         // at most, that each sends in a step
-  graph::Peak peak;                             // of the largest program
+  uint64_t element_bytes = 0;  // of them, without what fills up tiles; 0: this memory has none
+  bool own_memory = false;     // the limit is a device's: what the host holds is beside it
+  WorkerMemory host;           // once on each worker
+  uint64_t largest_batch = 0;  // the largest multiple of the shards that fits
+  uint64_t workers = 0, wire_bytes = 0;  // at most, that each sends in a step
+  graph::Peak peak;                      // of the largest program
   // What memory.rematerialize does, whether the job has it or not.
   struct Rematerialize {
     bool on = false;
@@ -80,13 +82,17 @@ struct JobPlan {
   std::optional<double> seconds_per_step;  // only where a profile knows; network apart
   std::vector<std::string> advice;
 
-  // Of one core: its programs, and its part of what the host holds.
-  [[nodiscard]] uint64_t needed() const { return core_bytes + HostShare(host, cores); }
+  // Of one core: its programs, and its part of what the host holds where that is the same memory.
+  [[nodiscard]] uint64_t needed() const {
+    return core_bytes + (own_memory ? 0 : HostShare(host, cores));
+  }
   [[nodiscard]] bool fits() const { return needed() <= memory_per_core; }
   // RESOURCE_EXHAUSTED with the table where it does not fit.
   [[nodiscard]] Status Check() const;
   // What the worker grows by in a run that nothing disturbs.
-  [[nodiscard]] uint64_t worker_bytes() const { return cores * core_bytes + host.usual(); }
+  [[nodiscard]] uint64_t worker_bytes() const {
+    return (own_memory ? 0 : cores * core_bytes) + host.usual();
+  }
 };
 
 // The largest n from 0 to `most` with bytes(n) <= limit, where more samples never take less: in few

@@ -54,6 +54,14 @@ StatusOr<ProgramSet> ProgramSet::Build(const v1::ResultSpec& spec,
   return set;
 }
 
+const graph::Program* ProgramSet::largest(graph::Mode mode) const {
+  const graph::Program* found = nullptr;
+  for (const auto& [shape, program] : programs_) {
+    if (shape.mode == mode) found = &program;  // by samples, ascending
+  }
+  return found;
+}
+
 const graph::Program& ProgramSet::any() const {
   RING_CHECK(!programs_.empty(), "a program set without a program");
   return programs_.begin()->second;  // kTraining sorts first

@@ -34,6 +34,8 @@ class ProgramSet {
                                                   const v1::MemoryOptions& memory);
 
   [[nodiscard]] const std::map<ShardShape, graph::Program>& programs() const { return programs_; }
+  // Of the shard with most samples; nullptr where there is none of that mode.
+  [[nodiscard]] const graph::Program* largest(graph::Mode mode) const;
   // Any of them, of training where the job trains: parameters and their order are the same in all.
   [[nodiscard]] const graph::Program& any() const;
 

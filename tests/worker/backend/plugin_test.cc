@@ -105,7 +105,7 @@ TEST_CASE("Backend: an unknown kind is refused with the known ones") {
   for (const char* kind : {"abacus", "", "CUDA", "cuda:0"}) {
     const auto backend = MakeBackend(kind);
     CHECK(absl::IsInvalidArgument(backend.status()));
-    CHECK_THAT(Message(backend.status()), Contains("auto, cpu or cuda"));
+    CHECK_THAT(Message(backend.status()), Contains("auto, cpu, cuda or pjrt"));
   }
 }
 

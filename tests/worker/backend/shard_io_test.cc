@@ -44,6 +44,24 @@ TEST_CASE("Shard input: a shard of another size is refused") {
         "shard: expected 2 samples, 2 columns and 0 pixel values, got 3, 2 and 0");
 }
 
+TEST_CASE("Shard input: fewer rows than the program's are for backends that pad") {
+  const auto program = testing::SmallConvolutional(graph::Mode::kTraining, 2);
+  REQUIRE(program.ok());
+  Shard shard(*program);
+  shard.samples.pop_back();
+  shard.labels.pop_back();
+  shard.images.resize(shard.images.size() / 2);
+  CHECK_FALSE(CheckShard(*program, nullptr, shard.input()).ok());
+  CHECK(CheckShard(*program, nullptr, shard.input(), ShardRows::kUpToAll).ok());
+  shard.images.pop_back();
+  CHECK(Message(CheckShard(*program, nullptr, shard.input(), ShardRows::kUpToAll)) ==
+        "shard: column image has 236 bytes, expected 60 elements, 240 bytes");
+  shard.samples.clear();  // none at all is no shard
+  CHECK_FALSE(CheckShard(*program, nullptr, shard.input(), ShardRows::kUpToAll).ok());
+  shard.samples.assign(3, 7);  // more than there is room for
+  CHECK_FALSE(CheckShard(*program, nullptr, shard.input(), ShardRows::kUpToAll).ok());
+}
+
 TEST_CASE("Shard input: with an augmenter pixels are expected, without one images") {
   const auto program = testing::SmallConvolutional(graph::Mode::kTraining, 2);
   REQUIRE(program.ok());

@@ -55,6 +55,24 @@ TEST_CASE("Trainer: world size, placement and cores do not change a byte of any 
   }
 }
 
+TEST_CASE("Trainer: where the backend pads, one program of a mode serves every shard") {
+  std::atomic<int> bound = 0;
+  const auto run = [&](bool pads) {
+    bound = 0;
+    FakeHooks hooks;
+    hooks.pads = pads;
+    hooks.on_bind = [&](const graph::Program&) { ++bound; };
+    FakeCase job(std::move(hooks));
+    const auto results = job.Run(kAlone);
+    RequireFinished(results);
+    return results[0].checkpoints.back().manifest_sha256;
+  };
+  const std::string each = run(false);
+  CHECK(bound > 2);
+  CHECK(run(true) == each);
+  CHECK(bound == 2);  // training and evaluation
+}
+
 TEST_CASE("Trainer: what it planned of memory, and a run's times, are told") {
   FakeCase job;
   const auto trainer = job.Prepare();

@@ -32,11 +32,16 @@ StatusOr<uint64_t> MeasureFree(const DeviceFacts& facts) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(Replay replay, std::string build) {
+StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(Replay replay, std::string build,
+                                                           double memory_fraction) {
   RING_ASSIGN_OR_RETURN(std::vector<DeviceFacts> devices, FindDevices());
   const DeviceFacts first = devices.front();
   std::erase_if(devices, [&](const DeviceFacts& facts) { return !SameModel(facts, first); });
-  RING_ASSIGN_OR_RETURN(const uint64_t free_bytes, MeasureFree(first));
+  RING_ASSIGN_OR_RETURN(uint64_t free_bytes, MeasureFree(first));
+  if (memory_fraction > 0) {
+    const double ours = memory_fraction * static_cast<double>(first.memory_bytes);
+    free_bytes = std::min(free_bytes, static_cast<uint64_t>(ours));
+  }
   return std::unique_ptr<CudaBackend>(
       new CudaBackend(std::move(devices), free_bytes, replay, std::move(build)));
 }

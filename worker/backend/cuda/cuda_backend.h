@@ -18,9 +18,10 @@ class CudaBackend final : public Backend {
  public:
   // UNAVAILABLE, with what is missing, where no GPU can be used. GPUs of another model than the
   // first are left alone: one worker has one numerics class. `build`: which one this is, of what is
-  // kept for another process.
+  // kept for another process. `memory_fraction`: BackendOptions'.
   [[nodiscard]] static StatusOr<std::unique_ptr<CudaBackend>> Create(Replay replay = Replay::kGraph,
-                                                                     std::string build = "");
+                                                                     std::string build = "",
+                                                                     double memory_fraction = 0);
 
   // Host threads compute nothing that enters the result, so their number is 1 for everybody.
   [[nodiscard]] v1::NumericsClass numerics_class(uint32_t threads_per_core) const override;

@@ -21,17 +21,19 @@ StatusOr<Replay> ReplayOfEnvironment() {
   return ringmaster::InvalidArgument("{}: expected graph or kernels, got '{}'", kVariable, text);
 }
 
-StatusOr<std::unique_ptr<ringmaster::Backend>> Make() {
+StatusOr<std::unique_ptr<ringmaster::Backend>> Make(const ringmaster::BackendOptions& options) {
   RING_ASSIGN_OR_RETURN(const Replay replay, ReplayOfEnvironment());
-  return ringmaster::cuda::CudaBackend::Create(replay, ringmaster::kCudaComputeId);
+  return ringmaster::cuda::CudaBackend::Create(replay, ringmaster::kCudaComputeId,
+                                               options.memory_fraction);
 }
 
 }  // namespace
 
 const char* ringmaster_backend_compute_id() { return ringmaster::kCudaComputeId; }
 
-ringmaster::Backend* ringmaster_make_backend(ringmaster::Status* status) {
-  auto backend = Make();
+ringmaster::Backend* ringmaster_make_backend(const ringmaster::BackendOptions& options,
+                                             ringmaster::Status* status) {
+  auto backend = Make(options);
   *status = backend.status();
   return backend.ok() ? (*std::move(backend)).release() : nullptr;
 }

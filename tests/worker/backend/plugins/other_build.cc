@@ -7,4 +7,7 @@ const char* ringmaster_backend_abi() { return "0123456789abcdef"; }
 
 const char* ringmaster_backend_compute_id() { std::abort(); }
 
-ringmaster::Backend* ringmaster_make_backend(ringmaster::Status*) { std::abort(); }
+ringmaster::Backend* ringmaster_make_backend(const ringmaster::BackendOptions&,
+                                             ringmaster::Status*) {
+  std::abort();
+}

@@ -49,6 +49,7 @@ class TuningBackend final : public Backend {
 
 const char* ringmaster_backend_compute_id() { return "beads of wood"; }
 
-ringmaster::Backend* ringmaster_make_backend(ringmaster::Status*) {
+ringmaster::Backend* ringmaster_make_backend(const ringmaster::BackendOptions&,
+                                             ringmaster::Status*) {
   return new ringmaster::TuningBackend();
 }

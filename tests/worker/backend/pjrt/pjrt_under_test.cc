@@ -1,0 +1,33 @@
+#include "tests/worker/backend/backend_under_test.h"
+#include "tests/worker/backend/pjrt/small_step.h"
+
+namespace ringmaster::testing {
+
+std::string BackendName() { return "PJRT"; }
+
+StatusOr<std::unique_ptr<Backend>> MakeBackendUnderTest() {
+  const DoubleIsTold told("devices=2,layout=column");
+  RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
+                        pjrt::PjrtBackend::Create(DoubleOptions()));
+  return backend;
+}
+
+StatusOr<std::vector<Way>> WaysFor(graph::DType) {
+  RING_ASSIGN_OR_RETURN(std::shared_ptr<Backend> backend, MakeBackendUnderTest());
+  return std::vector<Way>{{"plugin double", backend, 1}};
+}
+
+std::vector<uint32_t> ThreadCounts() { return {1}; }
+
+double OpTolerance(graph::DType type) {
+  switch (type) {
+    case graph::DType::kBFloat16:
+      return 1e-2;
+    case graph::DType::kFloat16:
+      return 1e-3;
+    default:
+      return 1e-5;
+  }
+}
+
+}  // namespace ringmaster::testing

@@ -1,0 +1,148 @@
+#include "worker/backend/pjrt/host_message.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "common/socket.h"
+
+namespace ringmaster::pjrt {
+namespace {
+
+constexpr uint32_t kMagic = 0x52504a54;
+constexpr uint16_t kVersion = 1;
+constexpr uint32_t kMaxBody = 4 << 20;
+constexpr size_t kMaxFiles = 2;
+
+struct Header {
+  uint32_t magic = kMagic;
+  uint16_t version = kVersion;
+  MessageKind kind = MessageKind::kDone;
+  uint32_t body_bytes = 0;
+  uint32_t files = 0;
+};
+static_assert(sizeof(Header) == 16);
+
+union FileSpace {
+  cmsghdr aligned;
+  std::array<char, CMSG_SPACE(sizeof(int) * kMaxFiles)> bytes;
+};
+
+Status Closed() {
+  return Error(absl::StatusCode::kUnavailable, "the other end of the socket is closed");
+}
+
+// Of a call that failed: whether to wait and try again.
+StatusOr<bool> MayRetry(int socket, short events, Deadline deadline) {
+  if (errno == EINTR) return true;
+  if (errno != EAGAIN && errno != EWOULDBLOCK) return Closed();
+  RING_RETURN_IF_ERROR(AwaitSocket(socket, events, deadline, "the other end of the socket"));
+  return true;
+}
+
+Status SendAll(int socket, std::span<const char> bytes, msghdr* first, Deadline deadline) {
+  while (!bytes.empty()) {
+    iovec part = {const_cast<char*>(bytes.data()), bytes.size()};
+    msghdr plain = {};
+    msghdr* const message = first != nullptr ? first : &plain;
+    message->msg_iov = &part;
+    message->msg_iovlen = 1;
+    const ssize_t sent = sendmsg(socket, message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) {
+      RING_ASSIGN_OR_RETURN([[maybe_unused]] const bool again, MayRetry(socket, POLLOUT, deadline));
+      continue;
+    }
+    first = nullptr;  // files went with the first byte
+    bytes = bytes.subspan(static_cast<size_t>(sent));
+  }
+  return absl::OkStatus();
+}
+
+void TakeFiles(msghdr* message, std::vector<OwnedFile>* files) {
+  for (cmsghdr* control = CMSG_FIRSTHDR(message); control != nullptr;
+       control = CMSG_NXTHDR(message, control)) {
+    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int file = -1;
+      std::memcpy(&file, CMSG_DATA(control) + i * sizeof(int), sizeof(int));
+      files->emplace_back(file);
+    }
+  }
+}
+
+Status ReceiveAll(int socket, std::span<char> bytes, std::vector<OwnedFile>* files,
+                  Deadline deadline) {
+  while (!bytes.empty()) {
+    FileSpace space = {};
+    iovec part = {bytes.data(), bytes.size()};
+    msghdr message = {};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = space.bytes.data();
+    message.msg_controllen = space.bytes.size();
+    const ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (received == 0) return Closed();
+    if (received < 0) {
+      RING_ASSIGN_OR_RETURN([[maybe_unused]] const bool again, MayRetry(socket, POLLIN, deadline));
+      continue;
+    }
+    TakeFiles(&message, files);
+    bytes = bytes.subspan(static_cast<size_t>(received));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Status Send(int socket, MessageKind kind, const std::string& body, std::span<const int> files,
+            Deadline deadline) {
+  if (body.size() > kMaxBody || files.size() > kMaxFiles) {
+    return InvalidArgument("message {}: {} bytes and {} files are more than {} and {}",
+                           static_cast<int>(kind), body.size(), files.size(), kMaxBody, kMaxFiles);
+  }
+  const Header header = {.kind = kind,
+                         .body_bytes = static_cast<uint32_t>(body.size()),
+                         .files = static_cast<uint32_t>(files.size())};
+  FileSpace space = {};
+  msghdr message = {};
+  if (!files.empty()) {
+    message.msg_control = space.bytes.data();
+    message.msg_controllen = CMSG_SPACE(files.size_bytes());
+    cmsghdr* const control = CMSG_FIRSTHDR(&message);
+    control->cmsg_level = SOL_SOCKET;
+    control->cmsg_type = SCM_RIGHTS;
+    control->cmsg_len = CMSG_LEN(files.size_bytes());
+    std::memcpy(CMSG_DATA(control), files.data(), files.size_bytes());
+  }
+  RING_RETURN_IF_ERROR(SendAll(socket, {reinterpret_cast<const char*>(&header), sizeof(header)},
+                               &message, deadline));
+  return SendAll(socket, body, nullptr, deadline);
+}
+
+StatusOr<HostMessage> Receive(int socket, Deadline deadline) {
+  Header header;
+  HostMessage message;
+  RING_RETURN_IF_ERROR(ReceiveAll(socket, {reinterpret_cast<char*>(&header), sizeof(header)},
+                                  &message.files, deadline));
+  if (header.magic != kMagic || header.version != kVersion ||
+      static_cast<uint16_t>(header.kind) >= kMessageKinds || header.body_bytes > kMaxBody) {
+    return DataLoss(
+        "expected a message of version {}, got {:#x}, version {}, kind {}, {} bytes: both programs "
+        "must be of one build",
+        kVersion, header.magic, header.version, static_cast<int>(header.kind), header.body_bytes);
+  }
+  message.kind = header.kind;
+  message.body.resize(header.body_bytes);
+  RING_RETURN_IF_ERROR(ReceiveAll(socket, message.body, &message.files, deadline));
+  if (message.files.size() != header.files) {
+    return DataLoss("message {}: expected {} files, got {}", static_cast<int>(header.kind),
+                    header.files, message.files.size());
+  }
+  return message;
+}
+
+}  // namespace ringmaster::pjrt

@@ -1,0 +1,232 @@
+#include "worker/backend/pjrt/host_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "common/text.h"
+#include "worker/backend/pjrt/host_arguments.h"
+
+extern char** environ;
+
+namespace ringmaster::pjrt {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kStartTime{30};  // of the process, not of the plugin
+constexpr std::chrono::seconds kEndTime{5};
+constexpr size_t kKeptLines = 20;
+
+std::string Describe(int status) {
+  if (WIFSIGNALED(status)) {
+    return fmt::format("was killed by signal {} ({})", WTERMSIG(status),
+                       strsignal(WTERMSIG(status)));
+  }
+  return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+}
+
+// Of what was said last what says most: behind a failed check comes a stack trace.
+std::string LastWord(const std::deque<std::string>& lines) {
+  const auto fatal = [](const std::string& line) {
+    const bool glog = line.size() > 1 && line[0] == 'F' && std::isdigit(line[1]) != 0;
+    return glog || line.find("Check failed") != std::string::npos;
+  };
+  const auto found = std::find_if(lines.rbegin(), lines.rend(), fatal);
+  if (found != lines.rend()) return *found;
+  return lines.empty() ? "" : lines.back();
+}
+
+}  // namespace
+
+StatusOr<std::shared_ptr<HostProcess>> HostProcess::Start(const std::string& program) {
+  std::array<int, 2> ends = {};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    return Error(absl::StatusCode::kResourceExhausted, "cannot make a socket: {}",
+                 std::strerror(errno));
+  }
+  std::shared_ptr<HostProcess> process(new HostProcess(OwnedFile(ends[0])));
+  process->thread_ =
+      std::jthread([self = process.get(), program, other_end = OwnedFile(ends[1])]() mutable {
+        self->Follow(program, std::move(other_end));
+      });
+  pthread_setname_np(process->thread_.native_handle(), "pjrt-host");
+  MutexLock lock(process->mu_);
+  const auto started = [&]()
+                           ABSL_NO_THREAD_SAFETY_ANALYSIS { return process->started_.has_value(); };
+  if (!process->changed_.WaitUntil(process->mu_, steady_clock::now() + kStartTime, started)) {
+    return Error(absl::StatusCode::kDeadlineExceeded, "{} was not started within {} s", program,
+                 kStartTime.count());
+  }
+  RING_RETURN_IF_ERROR(*process->started_);
+  return process;
+}
+
+HostProcess::~HostProcess() {
+  control_.Close();
+  MutexLock lock(mu_);
+  const auto ended = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_; };
+  if (!changed_.WaitUntil(mu_, steady_clock::now() + kEndTime, ended) && id_ > 0) {
+    kill(id_, SIGKILL);
+  }
+}
+
+pid_t HostProcess::id() const {
+  MutexLock lock(mu_);
+  return id_;
+}
+
+bool HostProcess::ended() const {
+  MutexLock lock(mu_);
+  return ended_;
+}
+
+void HostProcess::Kill(const Status& reason) {
+  MutexLock lock(mu_);
+  if (ended_ || id_ < 0) return;
+  if (reason_.ok()) reason_ = reason;
+  kill(id_, SIGKILL);  // not reaped yet: the id is still its own
+}
+
+Status HostProcess::Fate() {
+  MutexLock lock(mu_);
+  const auto ended = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_; };
+  if (!changed_.WaitUntil(mu_, steady_clock::now() + kEndTime, ended)) {
+    if (id_ > 0) kill(id_, SIGKILL);
+    (void)changed_.WaitUntil(mu_, steady_clock::now() + kEndTime, ended);
+  }
+  const std::string said = LastWord(last_);
+  const std::string words = said.empty() ? "" : fmt::format("; it said last: {}", said);
+  if (!reason_.ok()) return Status(reason_.code(), Message(reason_) + words);
+  return Error(absl::StatusCode::kUnavailable, "the plugin's process {}{}",
+               ended_ ? exit_ : "does not end", words);
+}
+
+void HostProcess::Follow(const std::string& program, OwnedFile other_end) {
+  OwnedFile errors;
+  const Status spawned = Spawn(program, other_end.get(), &errors);
+  other_end.Close();
+  // A file for the process: readable once it has ended.
+  OwnedFile process;
+  if (spawned.ok()) process = OwnedFile(static_cast<int>(syscall(SYS_pidfd_open, id(), 0)));
+  {
+    MutexLock lock(mu_);
+    started_ = spawned;
+    ended_ = !spawned.ok();
+    changed_.NotifyAll();
+  }
+  if (!spawned.ok()) return;
+  ReadErrors(errors.get(), process.get());
+  Reap();
+}
+
+Status HostProcess::Spawn(const std::string& program, int other_end, OwnedFile* errors) {
+  std::array<int, 2> pipe_ends = {};
+  if (pipe2(pipe_ends.data(), O_CLOEXEC) != 0) {
+    return Error(absl::StatusCode::kResourceExhausted, "cannot make a pipe: {}",
+                 std::strerror(errno));
+  }
+  *errors = OwnedFile(pipe_ends[0]);
+  const OwnedFile written(pipe_ends[1]);
+  fcntl(errors->get(), F_SETFL, O_NONBLOCK);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, written.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, written.get(), STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, other_end, kControlFile);
+  posix_spawn_file_actions_addclosefrom_np(&actions, kControlFile + 1);
+  // What this process ignores or blocks, its child should not; and what a terminal says to this one
+  // is not meant for it.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+
+  std::string name = program;
+  std::string parent = std::to_string(getpid());
+  std::array<char*, 3> arguments = {name.data(), parent.data(), nullptr};
+  pid_t id = -1;
+  const int error =
+      posix_spawn(&id, program.c_str(), &actions, &attributes, arguments.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) {
+    return FailedPrecondition("{} cannot be started: {}", program, std::strerror(error));
+  }
+  MutexLock lock(mu_);
+  id_ = id;
+  return absl::OkStatus();
+}
+
+void HostProcess::ReadErrors(int errors, int process) {
+  std::array<pollfd, 2> files = {pollfd{process, POLLIN, 0}, pollfd{errors, POLLIN, 0}};
+  constexpr int kLookAgain = 60'000;
+  for (;;) {
+    const int ready = poll(files.data(), files.size(), kLookAgain);
+    if (ready < 0 && errno != EINTR) return;
+    if (ready <= 0) continue;
+    if (files[1].revents != 0) TakeErrors(errors);
+    if (files[0].revents != 0) break;
+    if ((files[1].revents & POLLHUP) == 0) continue;
+    files[1].fd = -1;  // all who had it have closed it
+    if (process < 0) break;
+  }
+  TakeErrors(errors);
+  if (!partial_.empty()) TakeLine(partial_);
+}
+
+void HostProcess::TakeErrors(int errors) {
+  std::array<char, 4096> bytes = {};
+  for (ssize_t got = 0; (got = read(errors, bytes.data(), bytes.size())) > 0;) {
+    partial_.append(bytes.data(), static_cast<size_t>(got));
+    size_t begin = 0;
+    for (size_t end = 0; (end = partial_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      TakeLine(partial_.substr(begin, end - begin));
+    }
+    partial_.erase(0, begin);
+    if (partial_.size() > kMaxLogText) TakeLine(std::exchange(partial_, ""));
+  }
+}
+
+void HostProcess::TakeLine(const std::string& line) {
+  const std::string clean = OneLine(line);
+  spdlog::info("plugin: {}", clean);
+  MutexLock lock(mu_);
+  last_.push_back(clean);
+  if (last_.size() > kKeptLines) last_.pop_front();
+}
+
+void HostProcess::Reap() {
+  siginfo_t info = {};
+  while (waitid(P_PID, static_cast<id_t>(id()), &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+  }
+  MutexLock lock(mu_);  // so that nobody kills an id that is free again
+  int status = 0;
+  exit_ = waitpid(id_, &status, 0) > 0 ? Describe(status) : "ended, unseen";
+  ended_ = true;
+  changed_.NotifyAll();
+}
+
+}  // namespace ringmaster::pjrt

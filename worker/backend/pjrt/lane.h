@@ -1,0 +1,60 @@
+// A core's way into the plugin's process: a connection, and memory that both sides see, which stays
+// when a process dies and is shown to the next one. Owned by PjrtCore; used on its thread only.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "common/status.h"
+#include "worker/backend/pjrt/host_message.h"
+#include "worker/backend/pjrt/plugin_host.h"
+#include "worker/backend/pjrt/protocol.h"
+#include "worker/backend/pjrt/shared_memory.h"
+
+namespace ringmaster::pjrt {
+
+class Lane {
+ public:
+  // `host` must outlive it.
+  explicit Lane(PluginHost& host) : host_(host) {}
+
+  // Makes room for at least so much, which loses what was in it; Connect shows it to the process.
+  [[nodiscard]] Status Reserve(size_t bytes);
+  [[nodiscard]] std::byte* memory() const { return memory_.data(); }
+  // Connects, also again, where it has no connection. Before every request.
+  [[nodiscard]] Status Connect();
+  // Which one it has, from 1 on; programs are bound to one of them.
+  [[nodiscard]] uint64_t connection() const { return connection_; }
+  // Whether the connection broke in the middle of the last request: then Bury comes before any
+  // other.
+  [[nodiscard]] bool lost() const { return process_ != nullptr && lost_; }
+  // As PluginHost::Bury; afterwards Connect makes another one.
+  [[nodiscard]] Status Bury(const std::string& what);
+
+  // Errors of these are the plugin's own, or how its process ended, where the connection is lost.
+  [[nodiscard]] StatusOr<BindReply> Bind(const BindRequest& request, int text, int weights);
+  [[nodiscard]] Status Run(const RunRequest& request);
+  void Release(uint32_t program);
+
+ private:
+  // `doing`: what it did not do in time, when it hangs: compile.
+  [[nodiscard]] StatusOr<HostMessage> Ask(MessageKind kind, const std::string& body,
+                                          std::span<const int> files, MessageKind expected,
+                                          std::chrono::milliseconds limit, const char* doing);
+  [[nodiscard]] Status Lose(const Status& why, std::chrono::milliseconds limit, const char* doing);
+  [[nodiscard]] Status ShowMemory();
+
+  PluginHost& host_;
+  SharedMemory memory_;
+  bool shown_ = false;  // to the process that it is connected to
+  std::shared_ptr<HostProcess> process_;
+  OwnedFile socket_;
+  uint64_t connection_ = 0;
+  bool lost_ = false;
+};
+
+}  // namespace ringmaster::pjrt

@@ -1,0 +1,58 @@
+#include "worker/backend/pjrt/pjrt_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "worker/backend/core_thread.h"
+#include "worker/backend/failure.h"
+#include "worker/backend/pjrt/pjrt_weights.h"
+
+namespace ringmaster::pjrt {
+namespace {
+
+double Gibibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+}  // namespace
+
+PjrtCore::PjrtCore(CoreOptions options, uint32_t device, PluginHost& host)
+    : options_(std::move(options)),
+      device_(device),
+      host_(host),
+      thread_(std::this_thread::get_id()),
+      lane_(std::make_shared<Lane>(host)) {}
+
+StatusOr<std::unique_ptr<PjrtCore>> PjrtCore::Create(const CoreOptions& options, uint32_t device,
+                                                     PluginHost& host) {
+  RING_RETURN_IF_ERROR(PinThread(options));
+  return std::unique_ptr<PjrtCore>(new PjrtCore(options, device, host));
+}
+
+StatusOr<std::unique_ptr<Executable>> PjrtCore::Bind(const graph::Program& program,
+                                                     Weights& weights,
+                                                     const graph::Augmenter* augmenter) {
+  if (std::this_thread::get_id() != thread_) {
+    return FailedPrecondition("{}: bound on another thread than the core's", options_.name);
+  }
+  auto* const own = dynamic_cast<PjrtWeights*>(&weights);
+  if (own == nullptr) return InvalidArgument("the weights are of another backend");
+  if (augmenter != nullptr) {
+    return Error(absl::StatusCode::kUnimplemented,
+                 "{}: the PJRT backend makes no images of pixels: bind without an augmenter",
+                 options_.name);
+  }
+  auto bound = PjrtExecutable::Create(program, *own, device_, lane_);
+  if (!bound.ok()) return Annotate(bound.status(), options_.name);
+  RING_RETURN_IF_ERROR(CheckFits(**bound));
+  largest_ = std::max(largest_, (*bound)->device_bytes());
+  return std::unique_ptr<Executable>(*std::move(bound));
+}
+
+Status PjrtCore::CheckFits(const PjrtExecutable& executable) const {
+  const uint64_t used = executable.device_bytes() + options_.shared_bytes;
+  if (options_.memory_bytes == 0 || used <= options_.memory_bytes) return absl::OkStatus();
+  return OutOfMemory("{}: the program does not fit the device: Used {:.2f}G of {:.2f}G hbm: {}",
+                     options_.name, Gibibytes(used), Gibibytes(options_.memory_bytes),
+                     executable.DescribeMemory());
+}
+
+}  // namespace ringmaster::pjrt

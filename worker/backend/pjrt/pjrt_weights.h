@@ -1,0 +1,55 @@
+// The parameters and statistics of a job in memory that the plugin's process sees, as they are in
+// the master arena: each device gets a copy when a program first runs there after a change. Made by
+// PjrtBackend. Refresh and its like never run beside anything else; all else is thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "worker/backend/backend.h"
+#include "worker/backend/pjrt/emit/emit.h"
+#include "worker/backend/pjrt/protocol.h"
+#include "worker/backend/pjrt/shared_memory.h"
+#include "worker/backend/refresh_input.h"
+
+namespace ringmaster::pjrt {
+
+class PjrtWeights final : public Weights {
+ public:
+  // `id`: never used before by this process.
+  [[nodiscard]] static StatusOr<std::unique_ptr<PjrtWeights>> Create(const graph::Program& training,
+                                                                     uint64_t id);
+
+  Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
+                 std::span<const float> moving_means,
+                 std::span<const float> moving_variances) override;
+  Status LoadFrozen(std::span<const float> values) override;
+  Status RefreshStatistics(std::span<const float> moving_means,
+                           std::span<const float> moving_variances) override;
+  [[nodiscard]] uint64_t DeviceBytes(const DeviceStateOptions* state) const override;
+
+  [[nodiscard]] const WeightsTable& table() const { return table_; }
+  [[nodiscard]] int file() const { return memory_.file(); }
+  // Of parameters, frozen ones and statistics; 0 where there is nothing yet.
+  [[nodiscard]] const WeightVersions& versions() const { return versions_; }
+  // The number in the table of an argument of a program; INVALID_ARGUMENT when these weights have
+  // none of that kind, number and shape.
+  [[nodiscard]] StatusOr<uint32_t> TensorOf(const Argument& argument) const;
+
+ private:
+  PjrtWeights(const graph::Program& training, uint64_t id);
+
+  void Add(WeightGroup group, const graph::Shape& shape);
+  // Where a tensor's values lie.
+  [[nodiscard]] float* At(size_t tensor) const;
+  void Bump(WeightGroup group) { ++versions_[static_cast<size_t>(group)]; }
+
+  const RefreshSizes sizes_;
+  WeightsTable table_;  // parameters, frozen ones, then mean and variance of each normalization
+  SharedMemory memory_;
+  WeightVersions versions_ = {};
+};
+
+}  // namespace ringmaster::pjrt

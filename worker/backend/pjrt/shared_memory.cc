@@ -1,0 +1,60 @@
+#include "worker/backend/pjrt/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace ringmaster::pjrt {
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+  if (this != &other) {
+    if (data_ != nullptr) munmap(data_, bytes_);
+    file_ = std::move(other.file_);
+    data_ = std::exchange(other.data_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+  }
+  return *this;
+}
+
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+StatusOr<SharedMemory> SharedMemory::Create(const char* what, size_t bytes) {
+  OwnedFile file(memfd_create(what, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (file.get() < 0 || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
+      fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return Error(absl::StatusCode::kResourceExhausted,
+                 "cannot make {} bytes of shared memory for {}: {}", bytes, what,
+                 std::strerror(errno));
+  }
+  return Map(std::move(file), bytes);
+}
+
+StatusOr<SharedMemory> SharedMemory::Map(OwnedFile file, size_t bytes) {
+  struct stat facts = {};
+  const int seals = fcntl(file.get(), F_GET_SEALS);
+  if (fstat(file.get(), &facts) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
+      static_cast<size_t>(facts.st_size) < bytes) {
+    return InvalidArgument("shared memory: expected a sealed file of {} bytes, got one of {}",
+                           bytes, facts.st_size);
+  }
+  SharedMemory memory;
+  memory.file_ = std::move(file);
+  if (bytes == 0) return memory;
+  void* const data =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.file_.get(), 0);
+  if (data == MAP_FAILED) {
+    return Error(absl::StatusCode::kResourceExhausted, "cannot map {} bytes of shared memory: {}",
+                 bytes, std::strerror(errno));
+  }
+  memory.data_ = static_cast<std::byte*>(data);
+  memory.bytes_ = bytes;
+  return memory;
+}
+
+}  // namespace ringmaster::pjrt

@@ -1,0 +1,38 @@
+// Memory that two processes see: a file without a name, sealed to its size, and this process's view
+// of it. Owned by whoever maps it; thread-compatible. It knows nothing of what lies in it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "common/files.h"
+#include "common/status.h"
+
+namespace ringmaster::pjrt {
+
+class SharedMemory {
+ public:
+  // Zeros. `what` stands in messages and in /proc. RESOURCE_EXHAUSTED: the system has none left.
+  [[nodiscard]] static StatusOr<SharedMemory> Create(const char* what, size_t bytes);
+  // What another process made: INVALID_ARGUMENT unless it holds `bytes` and can no longer shrink.
+  [[nodiscard]] static StatusOr<SharedMemory> Map(OwnedFile file, size_t bytes);
+
+  SharedMemory() = default;
+  SharedMemory(SharedMemory&& other) noexcept { *this = std::move(other); }
+  SharedMemory& operator=(SharedMemory&& other) noexcept;
+  ~SharedMemory();
+
+  [[nodiscard]] int file() const { return file_.get(); }
+  [[nodiscard]] size_t bytes() const { return bytes_; }
+  // At a page's start.
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] std::span<std::byte> span() const { return {data_, bytes_}; }
+
+ private:
+  OwnedFile file_;
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace ringmaster::pjrt
