@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "tests/support/stablehlo/operation.h"
 #include "tests/support/stablehlo/ops/op_table.h"
@@ -178,10 +179,40 @@ void Computation::FindOnlyOp(const RegionText& region) {
   }
 }
 
+namespace {
+
+// Memory of values that are dead, for those to come: fresh pages cost more than most ops.
+class Recycler {
+ public:
+  // Of that many bytes, which may be anything.
+  std::vector<std::byte> Take(size_t bytes) {
+    const auto found = free_.lower_bound(bytes);
+    if (found == free_.end() || found->first > 2 * bytes + kSmall) {
+      return std::vector<std::byte>(bytes);
+    }
+    std::vector<std::byte> memory = std::move(found->second);
+    free_.erase(found);
+    memory.resize(bytes);
+    return memory;
+  }
+  void Give(std::vector<std::byte> memory) {
+    const size_t bytes = memory.size();
+    if (bytes > kSmall) free_.emplace(bytes, std::move(memory));
+  }
+
+ private:
+  static constexpr size_t kSmall = 4096;
+
+  std::multimap<size_t, std::vector<std::byte>> free_;
+};
+
+}  // namespace
+
 std::vector<Tensor> Computation::Run(Inputs arguments) const {
   std::vector<Tensor> owned(values_.size());
   std::vector<const Tensor*> values(values_.size());
   std::ranges::copy(arguments, values.begin());
+  Recycler recycler;
   std::vector<const Tensor*> inputs;
   for (const Instruction& instruction : instructions_) {
     if (!instruction.kernel.run) {
@@ -191,30 +222,38 @@ std::vector<Tensor> Computation::Run(Inputs arguments) const {
     inputs.clear();
     for (const uint32_t operand : instruction.operands) inputs.push_back(values[operand]);
     for (size_t i = 0; i < instruction.results.size(); ++i) {
+      const TensorType& type = instruction.results[i];
       Tensor& output = owned[instruction.first + i];
       values[instruction.first + i] = &output;
-      const TensorType& type = instruction.results[i];
+      output.type = type.type;
+      output.shape = type.shape;
       Tensor& first = instruction.operands.empty() ? output : owned[instruction.operands[0]];
       if (instruction.in_place && !first.bytes.empty()) {  // not a constant, which is not owned
-        output.type = type.type;
-        output.shape = type.shape;
         // The kernel reads what it overwrites: both names for one place, element by element.
         output.bytes.swap(first.bytes);
         inputs[0] = &output;
       } else {
-        output = Tensor(type);
+        output.bytes = recycler.Take(type.bytes());
       }
     }
     instruction.kernel.run(inputs, {owned.data() + instruction.first, instruction.results.size()});
-    for (const uint32_t value : instruction.dead) owned[value] = Tensor();
+    for (const uint32_t value : instruction.dead) {
+      recycler.Give(std::exchange(owned[value].bytes, {}));
+    }
   }
+  return Returned(values, &owned);
+}
+
+// The values that are returned, out of those that a run owns where nobody else needs them.
+std::vector<Tensor> Computation::Returned(const std::vector<const Tensor*>& values,
+                                          std::vector<Tensor>* owned) const {
   std::vector<Tensor> results;
   for (size_t i = 0; i < returned_.size(); ++i) {
     const uint32_t value = returned_[i];
     const bool again = std::find(returned_.begin() + static_cast<std::ptrdiff_t>(i) + 1,
                                  returned_.end(), value) != returned_.end();
-    if (values[value] == &owned[value] && !again) {
-      results.push_back(std::move(owned[value]));
+    if (values[value] == &(*owned)[value] && !again) {
+      results.push_back(std::move((*owned)[value]));
     } else {
       results.push_back(*values[value]);
     }

@@ -17,8 +17,8 @@
 namespace ringmaster::testing::stablehlo {
 
 using Inputs = std::span<const Tensor* const>;
-// Of the types that the op declares; bytes are zero, or those of the first operand where the kernel
-// may work in place.
+// Of the types that the op declares; bytes are anything, or those of the first operand where the
+// kernel may work in place. A kernel writes all of them.
 using Outputs = std::span<Tensor>;
 
 struct Kernel {
@@ -70,6 +70,8 @@ class Computation {
   struct Compiler;
 
   void PlanLives();
+  std::vector<Tensor> Returned(const std::vector<const Tensor*>& values,
+                               std::vector<Tensor>* owned) const;
   void FindOnlyOp(const RegionText& region);
 
   std::vector<TensorType> arguments_;

@@ -232,16 +232,16 @@ TEST_CASE("StableHLO: reductions") {
             {Floats({2, 3, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}), Floats({}, {init})})[0]);
   };
   using List = std::vector<float>;
-  CHECK(reduce(Region("add"), "0, 1, 2", 100, "tensor<f32>") == List{178});
-  CHECK(reduce(Region("add"), "1", 0, "tensor<2x2xf32>") == List{9, 12, 27, 30});
-  CHECK(reduce(Region("maximum"), "0, 2", -1, "tensor<3xf32>") == List{8, 10, 12});
-  CHECK(reduce(Region("multiply"), "2", 1, "tensor<2x3xf32>") == List{2, 12, 30, 56, 90, 132});
-  CHECK(reduce(Region("minimum"), "0", 2, "tensor<3x2xf32>") == List{1, 2, 2, 2, 2, 2});
+  CHECK(reduce(RegionOf("add"), "0, 1, 2", 100, "tensor<f32>") == List{178});
+  CHECK(reduce(RegionOf("add"), "1", 0, "tensor<2x2xf32>") == List{9, 12, 27, 30});
+  CHECK(reduce(RegionOf("maximum"), "0, 2", -1, "tensor<3xf32>") == List{8, 10, 12});
+  CHECK(reduce(RegionOf("multiply"), "2", 1, "tensor<2x3xf32>") == List{2, 12, 30, 56, 90, 132});
+  CHECK(reduce(RegionOf("minimum"), "0", 2, "tensor<3x2xf32>") == List{1, 2, 2, 2, 2, 2});
   // No fold of ours: the region runs as it stands.
-  CHECK(reduce(Region("subtract"), "1", 0, "tensor<2x2xf32>") == List{-9, -12, -27, -30});
+  CHECK(reduce(RegionOf("subtract"), "1", 0, "tensor<2x2xf32>") == List{-9, -12, -27, -30});
   const Tensor flags = Make<uint8_t>(Type::kPred, {3}, {0, 1, 0});
   const Tensor any = Run(Function("%a: tensor<3xi1>, %i: tensor<i1>", "tensor<i1>",
-                                  "%r = \"stablehlo.reduce\"(%a, %i) " + Region("or", "i1") +
+                                  "%r = \"stablehlo.reduce\"(%a, %i) " + RegionOf("or", "i1") +
                                       " {dimensions = array<i64: 0>} : (tensor<3xi1>, "
                                       "tensor<i1>) -> tensor<i1>"),
                          {flags, Make<uint8_t>(Type::kPred, {}, {0})})[0];
@@ -310,7 +310,7 @@ TEST_CASE("StableHLO: rows of a table, and sums into them") {
       "(tensor<3x2xf32>, tensor<4x1xi32>) -> tensor<4x2xf32>\n%z = \"stablehlo.constant\"() {value "
       "= dense<0.0> : tensor<3x2xf32>} : () -> tensor<3x2xf32>\n%t = \"stablehlo.scatter\"(%z, %i, "
       "%g) " +
-      Region("add") +
+      RegionOf("add") +
       " {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], "
       "inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, "
       "indices_are_sorted = false, unique_indices = false} : (tensor<3x2xf32>, tensor<4x1xi32>, "
@@ -330,7 +330,7 @@ TEST_CASE("StableHLO: pools at the edges, and with dilation") {
         Run(Function("%a: tensor<4xf32>, %i: tensor<f32>", to,
                      fmt::format("%r = \"stablehlo.reduce_window\"(%a, %i) {} {{{}}} : "
                                  "(tensor<4xf32>, tensor<f32>) -> {}",
-                                 Region(op), attributes, to)),
+                                 RegionOf(op), attributes, to)),
             {Floats({4}, {1, -5, 3, 2}), Floats({}, {init})})[0]);
   };
   using List = std::vector<float>;
@@ -352,7 +352,7 @@ TEST_CASE("StableHLO: of equal values in a window the first is selected") {
       fmt::format("%r = \"stablehlo.select_and_scatter\"(%a, %b, %z) ({}, {} {{window_dimensions = "
                   "array<i64: 3>, window_strides = array<i64: 1>}} : (tensor<4xf32>, "
                   "tensor<2xf32>, tensor<f32>) -> tensor<4xf32>",
-                  kSelection, Region("add").substr(1)));
+                  kSelection, RegionOf("add").substr(1)));
   CHECK(Values<float>(
             Run(text, {Floats({4}, {0, 2, 2, 1}), Floats({2}, {10, 20}), Floats({}, {0.5f})})[0]) ==
         std::vector<float>{0.5f, 30.5f, 0.5f, 0.5f});
@@ -378,10 +378,10 @@ TEST_CASE("StableHLO: gradients of a convolution and a pool are those of finite 
       "0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>, window_strides = array<i64: 2, 2>, padding = "
       "dense<[[0, 1], [0, 1]]> : tensor<2x2xi64>, " +
       fmt::format(fmt::runtime(conv), 1, 1) +
-      "} : (X, W) -> Y\n%pool = " + "\"stablehlo.reduce_window\"(%y, %low) " + Region("maximum") +
+      "} : (X, W) -> Y\n%pool = " + "\"stablehlo.reduce_window\"(%y, %low) " + RegionOf("maximum") +
       " " + window +
       " : (Y, tensor<f32>) -> P\n%dy = \"stablehlo.select_and_scatter\"(%y, %dp, %c0) " + "(" +
-      kSelection + ", " + Region("add").substr(1) + " " + window +
+      kSelection + ", " + RegionOf("add").substr(1) + " " + window +
       " : (Y, P, tensor<f32>) -> Y\n%wr = \"stablehlo.reverse\"(%w) {dimensions = array<i64: 0, "
       "1>} : (W) -> W\n%dx = \"stablehlo.convolution\"(%dy, %wr) {dimension_numbers = "
       "#stablehlo.conv<[b, 0, 1, f]x[0, 1, o, i]->[b, 0, 1, f]>, window_strides = array<i64: 1, "
@@ -395,10 +395,9 @@ TEST_CASE("StableHLO: gradients of a convolution and a pool are those of finite 
   for (const auto& [name, type] : {std::pair("X", x), {"W", w}, {"Y", y}, {"P", p}}) {
     text = std::regex_replace(text, std::regex(fmt::format("\\b{}\\b", name)), type);
   }
-  const std::vector<float> dp = Numbers(32, 1);
-  std::vector<Tensor> arguments = {Floats({2, 6, 6, 3}, Numbers(216, 1)),
-                                   Floats({3, 3, 3, 4}, Numbers(108, 0.5)),
-                                   Floats({2, 2, 2, 4}, dp)};
+  const std::vector<float> dp = Waves(32, 1);
+  std::vector<Tensor> arguments = {Floats({2, 6, 6, 3}, Waves(216, 1)),
+                                   Floats({3, 3, 3, 4}, Waves(108, 0.5)), Floats({2, 2, 2, 4}, dp)};
   const std::vector<Tensor> results = Run(text, arguments);
   auto module = Module::Parse(text);
   const auto loss = [&] {

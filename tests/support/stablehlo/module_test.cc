@@ -37,7 +37,7 @@ TEST_CASE("StableHLO: a value is freed behind its last use, and overwritten wher
   const auto chain = Module::Parse(Function("%a: tensor<64xf32>", "tensor<64xf32>", turns));
   REQUIRE(chain.ok());
   CHECK((*chain)->memory(Module::Padding::kNone).temporary == 512);  // never more than two
-  const std::vector<float> values = Numbers(64, 0.1);
+  const std::vector<float> values = Waves(64, 0.1);
   const std::vector<float> got = Values<float>(Run(text, {Floats({64}, values)})[0]);
   CHECK(got[5] == std::exp(std::exp(values[5]) + std::exp(std::exp(values[5]))));
   CHECK(TensorType{Type::kBFloat16, {3, 17, 130}}.tiled_bytes() == 3 * 32 * 256 * 2);
@@ -53,7 +53,7 @@ TEST_CASE("StableHLO: donated arguments are named") {
   CHECK((*module)->aliases()[0] == size_t{0});
   CHECK(!(*module)->aliases()[1]);
   CHECK((*module)->name() == "d");
-  const auto results = (*module)->Run(std::vector<Tensor>{Floats({8}, Numbers(8, 1))});
+  const auto results = (*module)->Run(std::vector<Tensor>{Floats({8}, Waves(8, 1))});
   CHECK(!results.ok());
 }
 
@@ -102,12 +102,12 @@ TEST_CASE("StableHLO: a mistake in a text is found where it is") {
              Contains("not as many elements"));
   CHECK_THAT(of("%z = \"stablehlo.constant\"() {value = dense<0.0> : tensor<f32>} : () -> "
                 "tensor<f32>\n%r = \"stablehlo.reduce\"(%a, %z) " +
-                Region("add", "bf16") +
+                RegionOf("add", "bf16") +
                 " {dimensions = array<i64: 0>} : (tensor<2x3xf32>, tensor<f32>) -> tensor<3xf32>"),
              Contains("region 0 takes (tensor<bf16>, tensor<bf16>)"));
   CHECK_THAT(of("%s = \"stablehlo.constant\"() {value = dense<0.0> : tensor<f32>} : () -> "
                 "tensor<f32>\n%r = \"stablehlo.reduce\"(%a, %s) " +
-                Region("add") +
+                RegionOf("add") +
                 " {dimensions = array<i64: 0>} : (tensor<2x3xf32>, tensor<f32>) -> tensor<3xf32>"),
              Contains("%s hides a value"));
   CHECK_THAT(of("%r = \"stablehlo.dot_general\"(%a, %b) {dot_dimension_numbers = "

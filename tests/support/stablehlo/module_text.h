@@ -40,7 +40,7 @@ inline std::string Function(const std::string& arguments, const std::string& res
       arguments, result, body, result);
 }
 
-inline std::string Region(const std::string& op, const std::string& type = "f32") {
+inline std::string RegionOf(const std::string& op, const std::string& type = "f32") {
   return fmt::format(
       "({{^bb0(%p: tensor<{0}>, %q: tensor<{0}>): %s = \"stablehlo.{1}\"(%p, %q) : (tensor<{0}>, "
       "tensor<{0}>) -> tensor<{0}> \"stablehlo.return\"(%s) : (tensor<{0}>) -> () }})",
@@ -57,7 +57,7 @@ inline std::vector<Tensor> Run(const std::string& text, const std::vector<Tensor
   return *std::move(results);
 }
 
-inline std::vector<float> Numbers(size_t n, double scale) {
+inline std::vector<float> Waves(size_t n, double scale) {
   std::vector<float> values;
   for (size_t i = 0; i < n; ++i) {
     values.push_back(static_cast<float>(scale * std::sin(1.0 + 1.7 * static_cast<double>(i))));

@@ -158,12 +158,13 @@ void Convolve(const Plan& plan, const float* lhs, const float* rhs, float* resul
   const int64_t rows = plan.batch * plan.positions;
   const int64_t most =
       std::clamp<int64_t>(kPatchFloats / std::max<int64_t>(plan.patch, 1), 16, 4096);
-  std::vector<float> patches(static_cast<size_t>(std::min(most, rows) * plan.patch));
+  float* const patches =
+      Take(Room::kPatches, static_cast<size_t>(std::min(most, rows) * plan.patch));
   std::vector<int64_t> position(plan.spatial.size(), 0);
   int64_t sample = 0;
   for (int64_t begin = 0; begin < rows; begin += most) {
     const int64_t count = std::min(most, rows - begin);
-    float* row = patches.data();
+    float* row = patches;
     for (int64_t i = 0; i < count; ++i) {
       row = FillPatch(plan, position, 0, lhs + sample * plan.batch_stride, row);
       size_t axis = position.size();
@@ -178,7 +179,7 @@ void Convolve(const Plan& plan, const float* lhs, const float* rhs, float* resul
     product.columns = plan.group_outputs;
     product.rhs_stride = outputs;
     product.result_stride = outputs;
-    Multiply(product, patches.data(), rhs, result + begin * outputs);
+    Multiply(product, patches, rhs, result + begin * outputs);
   }
 }
 
@@ -224,10 +225,9 @@ StatusOr<Kernel> Convolution(const Operation& op) {
   const Arranged right(op.operand(1), orders.rhs);
   const Placed placed(op.result(), orders.result);
   return Kernel([=](Inputs inputs, Outputs outputs) {
-    std::vector<float> scratch[3];
-    const float* a = left.Of(*inputs[0], &scratch[0]);
-    const float* b = right.Of(*inputs[1], &scratch[1]);
-    float* c = placed.Begin(&outputs[0], &scratch[2]);
+    const float* a = left.Of(*inputs[0], Room::kLhs);
+    const float* b = right.Of(*inputs[1], Room::kRhs);
+    float* c = placed.Begin(&outputs[0]);
     for (int64_t group = 0; group < plan.feature_groups * plan.batch_groups; ++group) {
       const bool of_batch = plan.batch_groups > 1;
       const int64_t from =
@@ -235,7 +235,7 @@ StatusOr<Kernel> Convolution(const Operation& op) {
       const int64_t output = group * plan.group_outputs;
       Convolve(plan, a + from, b + output, c + output);
     }
-    placed.Finish(scratch[2], &outputs[0]);
+    placed.Finish(c, &outputs[0]);
   });
 }
 

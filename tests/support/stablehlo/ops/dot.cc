@@ -81,15 +81,14 @@ StatusOr<Kernel> DotGeneral(const Operation& op) {
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
   const Placed placed(op.result(), all);
   return Kernel([=](Inputs inputs, Outputs outputs) {
-    std::vector<float> scratch[3];
-    const float* a = left.Of(*inputs[0], &scratch[0]);
-    const float* b = right.Of(*inputs[1], &scratch[1]);
-    float* c = placed.Begin(&outputs[0], &scratch[2]);
+    const float* a = left.Of(*inputs[0], Room::kLhs);
+    const float* b = right.Of(*inputs[1], Room::kRhs);
+    float* c = placed.Begin(&outputs[0]);
     for (int64_t i = 0; i < batch; ++i) {
       Multiply(product, a + i * product.rows * product.inner,
                b + i * product.inner * product.columns, c + i * product.rows * product.columns);
     }
-    placed.Finish(scratch[2], &outputs[0]);
+    placed.Finish(c, &outputs[0]);
   });
 }
 

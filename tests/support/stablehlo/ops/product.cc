@@ -2,6 +2,7 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "tests/support/stablehlo/number.h"
@@ -16,6 +17,13 @@ using Stored = Eigen::Map<const Matrix, Eigen::Unaligned, Stride>;
 bool InOrder(const Axes& axes) { return std::ranges::is_sorted(axes); }
 
 }  // namespace
+
+float* Take(Room room, size_t floats) {
+  static thread_local std::array<std::vector<float>, 5> kept;
+  std::vector<float>& memory = kept[static_cast<size_t>(room)];
+  if (memory.size() < floats) memory = std::vector<float>(floats);
+  return memory.data();
+}
 
 Status CheckProductTypes(const Operation& op) {
   RING_RETURN_IF_ERROR(op.Expect(2, 1));
@@ -36,27 +44,22 @@ Arranged::Arranged(const TensorType& type, const Axes& axes)
       walk_({Permuted(type.shape, axes), RowMajorStrides(Permuted(type.shape, axes)),
              PermutedStrides(type.shape, axes), 0, 0}) {}
 
-const float* Arranged::Of(const Tensor& tensor, std::vector<float>* scratch) const {
-  std::vector<float> wide;
+const float* Arranged::Of(const Tensor& tensor, Room room) const {
   const float* from = tensor.data<float>();
   if (type_ != Type::kFloat32) {
-    wide.resize(elements_);
+    float* const wide = Take(as_it_is_ ? room : Room::kWide, elements_);
     if (type_ == Type::kBFloat16) {
-      std::copy_n(tensor.data<BFloat16>(), elements_, wide.data());
+      std::copy_n(tensor.data<BFloat16>(), elements_, wide);
     } else {
-      std::copy_n(tensor.data<Float16>(), elements_, wide.data());
+      std::copy_n(tensor.data<Float16>(), elements_, wide);
     }
-    if (as_it_is_) {
-      scratch->swap(wide);
-      return scratch->data();
-    }
-    from = wide.data();
+    from = wide;
   }
   if (as_it_is_) return from;
-  scratch->resize(elements_);
-  walk_.Copy(sizeof(float), reinterpret_cast<std::byte*>(scratch->data()),
+  float* const arranged = Take(room, elements_);
+  walk_.Copy(sizeof(float), reinterpret_cast<std::byte*>(arranged),
              reinterpret_cast<const std::byte*>(from));
-  return scratch->data();
+  return arranged;
 }
 
 Placed::Placed(const TensorType& result, const Axes& axes)
@@ -66,25 +69,22 @@ Placed::Placed(const TensorType& result, const Axes& axes)
       walk_({Permuted(result.shape, axes), PermutedStrides(result.shape, axes),
              RowMajorStrides(Permuted(result.shape, axes)), 0, 0}) {}
 
-float* Placed::Begin(Tensor* result, std::vector<float>* scratch) const {
-  if (type_ == Type::kFloat32 && as_it_is_) return result->data<float>();
-  scratch->resize(elements_);
-  return scratch->data();
+float* Placed::Begin(Tensor* result) const {
+  const bool there = type_ == Type::kFloat32 && as_it_is_;
+  return there ? result->data<float>() : Take(Room::kResult, elements_);
 }
 
-void Placed::Finish(const std::vector<float>& scratch, Tensor* result) const {
-  if (type_ == Type::kFloat32) {
-    if (as_it_is_) return;
-    walk_.Copy(sizeof(float), result->bytes.data(),
-               reinterpret_cast<const std::byte*>(scratch.data()));
-    return;
+void Placed::Finish(const float* computed, Tensor* result) const {
+  if (computed == result->data<float>()) return;
+  const void* from = computed;
+  if (type_ != Type::kFloat32) {
+    auto* const narrow = reinterpret_cast<uint16_t*>(Take(Room::kWide, elements_));
+    for (size_t i = 0; i < elements_; ++i) {
+      narrow[i] = type_ == Type::kBFloat16 ? BFloat16(computed[i]).bits : Float16(computed[i]).bits;
+    }
+    from = narrow;
   }
-  std::vector<uint16_t> narrow(elements_);
-  for (size_t i = 0; i < elements_; ++i) {
-    narrow[i] = type_ == Type::kBFloat16 ? BFloat16(scratch[i]).bits : Float16(scratch[i]).bits;
-  }
-  walk_.Copy(sizeof(uint16_t), result->bytes.data(),
-             reinterpret_cast<const std::byte*>(narrow.data()));
+  walk_.Copy(Size(type_), result->bytes.data(), static_cast<const std::byte*>(from));
 }
 
 void Multiply(const Product& product, const float* lhs, const float* rhs, float* result) {

@@ -14,14 +14,19 @@ namespace ringmaster::testing::stablehlo {
 // That operands are f32, bf16 or f16, both the same, and the result that or f32.
 [[nodiscard]] Status CheckProductTypes(const Operation& op);
 
+// Room for floats that each thread keeps from one op to the next: fresh pages cost more than what
+// is copied there.
+enum class Room : uint8_t { kLhs, kRhs, kResult, kWide, kPatches };
+[[nodiscard]] float* Take(Room room, size_t floats);
+
 // A tensor's axes in the order `axes`, as floats.
 class Arranged {
  public:
   Arranged(const TensorType& type, const Axes& axes);
 
   [[nodiscard]] bool as_it_is() const { return as_it_is_; }
-  // In the tensor itself where nothing must be done, else in `scratch`.
-  const float* Of(const Tensor& tensor, std::vector<float>* scratch) const;
+  // In the tensor itself where nothing must be done, else in `room`.
+  [[nodiscard]] const float* Of(const Tensor& tensor, Room room) const;
 
  private:
   Type type_;
@@ -35,9 +40,9 @@ class Placed {
  public:
   Placed(const TensorType& result, const Axes& axes);
 
-  // Where to compute: the tensor itself or `scratch`. Finish brings it into the tensor.
-  float* Begin(Tensor* result, std::vector<float>* scratch) const;
-  void Finish(const std::vector<float>& scratch, Tensor* result) const;
+  // Where to compute: the tensor itself or a room. Finish brings it into the tensor.
+  float* Begin(Tensor* result) const;
+  void Finish(const float* computed, Tensor* result) const;
 
  private:
   Type type_;

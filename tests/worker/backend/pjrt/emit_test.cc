@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 #include <variant>
 
@@ -189,6 +190,27 @@ TEST_CASE("Emit: a rate that falls on a draw keeps it, and one just above drops 
     REQUIRE(Message(op.status()) == "");
     const std::vector<float> y = Run(op->program, testing::FeedOp(*op)).gradients[0];
     CHECK((y[0] != 0) == keep);
+  }
+}
+
+TEST_CASE("Emit: of equal logits the lower class is in front, and a NaN is in front of nothing") {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  const std::pair<std::vector<double>, double> rows[] = {
+      {{1, 2, 2}, 1}, {{1, 2, 2}, 2}, {{3, 2, 1}, 1}, {{kNaN, 2, 1}, 1}, {{2, kNaN, 1}, 1}};
+  const std::vector<double> hits[] = {{1, 0, 0, 1, 0}, {1, 1, 1, 1, 0}};  // of k = 1, 2
+  for (int64_t k = 1; k <= 2; ++k) {
+    const OpCase test = {
+        "one row", graph::TopK{k}, {{{1, 3}}, {{1}, DType::kInt32}}, {}, /*classes=*/3};
+    const auto op = testing::MakeOpProgram(test, DType::kFloat32);
+    REQUIRE(Message(op.status()) == "");
+    graph::ReferenceFeeds feeds = testing::FeedOp(*op);
+    for (size_t i = 0; i < std::size(rows); ++i) {
+      INFO("k " << k << ", row " << i);
+      feeds[op->program.graph.node(0).inputs[0]] = rows[i].first;
+      feeds[op->program.graph.node(0).inputs[1]] = {rows[i].second};
+      CHECK(Run(op->program, feeds).gradients[0] ==
+            std::vector<float>{static_cast<float>(hits[k - 1][i])});
+    }
   }
 }
 
