@@ -74,6 +74,14 @@ std::vector<WorkerShare> ShareGpus(const HostDevices& host, const ShareOptions& 
   return shares;
 }
 
+std::vector<WorkerShare> SharePlugin(const HostDevices& host, const ShareOptions& options) {
+  WorkerShare share;
+  share.device = options.device == "auto" ? host.device : options.device;
+  share.cores = options.cores != 0 ? options.cores : std::max(1U, host.devices / options.workers);
+  share.memory_per_core = host.memory / Over(options.workers * share.cores, host.devices);
+  return std::vector<WorkerShare>(options.workers, share);
+}
+
 }  // namespace
 
 StatusOr<HostDevices> ParseHostDevices(const std::string& line) {
@@ -101,8 +109,9 @@ StatusOr<HostDevices> ParseHostDevices(const std::string& line) {
 }
 
 std::vector<WorkerShare> ShareHost(const HostDevices& host, const ShareOptions& options) {
-  std::vector<WorkerShare> shares =
-      host.device == "cpu" ? ShareCpus(host, options) : ShareGpus(host, options);
+  std::vector<WorkerShare> shares = host.device == "cpu"    ? ShareCpus(host, options)
+                                    : host.device == "pjrt" ? SharePlugin(host, options)
+                                                            : ShareGpus(host, options);
   if (options.memory_per_core != 0) {
     for (WorkerShare& share : shares) share.memory_per_core = options.memory_per_core;
   }

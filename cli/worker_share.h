@@ -25,7 +25,7 @@ namespace ringmaster::cli {
 
 // What `ringworker devices` says of this host, and the CPUs that this process may run on.
 struct HostDevices {
-  std::string device;  // cpu or cuda
+  std::string device;  // cpu, cuda or pjrt
   std::string model;
   uint32_t devices = 1;
   uint64_t memory = 0;  // bytes for the cores of one device
@@ -34,7 +34,7 @@ struct HostDevices {
 [[nodiscard]] StatusOr<HostDevices> ParseHostDevices(const std::string& line);
 
 struct ShareOptions {
-  std::string device;  // of --device: auto, cpu, cuda or cuda:INDEX
+  std::string device;  // of --device: auto, cpu, cuda, cuda:INDEX, pjrt or pjrt:FILE
   uint32_t workers = 1;
   uint32_t cores = 0;  // 0: all CPUs, shared evenly; one for each GPU of a worker
   uint32_t threads_per_core = 1;
@@ -49,7 +49,8 @@ struct WorkerShare {
 };
 
 // One a worker. A GPU's memory is shared by the cores on it, all workers together; four fifths of
-// the host's by all cores. One worker has all GPUs; several have one each, dealt in turn.
+// the host's by all cores. One worker has all GPUs; several have one each, dealt in turn. Of a
+// plugin's devices each worker has an equal part, where the plugin lets several processes in.
 [[nodiscard]] std::vector<WorkerShare> ShareHost(const HostDevices& host,
                                                  const ShareOptions& options);
 

@@ -39,7 +39,8 @@ StatusOr<std::unique_ptr<Backend>> OpenBackend(const DeviceChoice& device) {
 std::string DescribeDevices(const Backend& backend) {
   const v1::NumericsClass numerics = backend.numerics_class(1);
   const uint64_t own = backend.device_profile().memory_per_core();
-  return nlohmann::ordered_json{{"device", backend.device_profile().kind()},
+  const std::string kind = numerics.backend();
+  return nlohmann::ordered_json{{"device", kind == "cpu" || kind == "pjrt" ? kind : "cuda"},
                                 {"backend", numerics.backend()},
                                 {"device_model", numerics.device_model()},
                                 {"devices", backend.devices()},

@@ -106,9 +106,11 @@ void AddPlan(CommandLine& line) {
                    "folder that holds the dataset: its counts decide how large the last batch is")
       ->type_name("DIR");
   command
-      ->add_option("--profile", plan->profile,
-                   "a class of worker as --measure writes it, in place of --cores, "
-                   "--threads-per-core and --memory-per-core")
+      ->add_option(
+          "--profile", plan->profile,
+          "a class of worker as --measure writes it, or one with TPUs (tpu-v2-8, tpu-v3-8, "
+          "tpu-v4-8, tpu-v5e-8, tpu-v5p-8, tpu-v6e-8), in place of --cores, "
+          "--threads-per-core and --memory-per-core")
       ->type_name("FILE|NAME");
   command->add_flag("--measure", plan->measure,
                     "train some steps on this host first, and keep their times in the profile; "

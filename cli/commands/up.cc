@@ -120,9 +120,10 @@ void AddUp(CommandLine& line) {
       ->check(count)
       ->capture_default_str();
   command
-      ->add_option("--device", options->share.device,
-                   "what the workers compute on: cpu, cuda, cuda:INDEX, or auto: GPUs where there "
-                   "are some")
+      ->add_option(
+          "--device", options->share.device,
+          "what the workers compute on: cpu, cuda, cuda:INDEX, pjrt, pjrt:FILE, or auto: TPUs "
+          "or GPUs where there are some")
       ->capture_default_str()
       ->envname("RINGMASTER_DEVICE");
   command

@@ -70,6 +70,22 @@ TEST_CASE("WorkerShare: one worker has all GPUs, several have one each and share
   CHECK(pinned.at(1).memory_per_core == 20 * kGiB);
 }
 
+TEST_CASE("WorkerShare: a plugin's devices are shared evenly, and it keeps its name") {
+  const HostDevices host = {"pjrt", "tpu, TPU v3", 8, uint64_t{16} << 30, {0, 1}};
+  const auto one = ShareHost(host, {.device = "pjrt:/opt/libtpu.so"});
+  REQUIRE(one.size() == 1);
+  CHECK(one[0].device == "pjrt:/opt/libtpu.so");
+  CHECK(one[0].cores == 8);
+  CHECK(one[0].memory_per_core == uint64_t{16} << 30);
+  const auto three = ShareHost(host, {.device = "auto", .workers = 3});
+  REQUIRE(three.size() == 3);
+  CHECK(three[2].device == "pjrt");
+  CHECK(three[2].cores == 2);
+  CHECK(three[2].memory_per_core == uint64_t{16} << 30);
+  // More cores than devices share their memory.
+  CHECK(ShareHost(host, {.device = "pjrt", .cores = 16})[0].memory_per_core == uint64_t{8} << 30);
+}
+
 TEST_CASE("WorkerShare: what a ringworker of another build says is an error, not a cluster") {
   const auto host = ParseHostDevices(
       R"({"device":"cuda","backend":"cuda","device_model":"M","devices":2,"memory_bytes":1024})");

@@ -46,11 +46,11 @@ class PjrtTest(exactness.ExactnessCase):
         return status
 
     def test_one_job_has_one_checkpoint_on_every_cluster(self):
-        spec = main_job()
+        spec = main_job(epochs=1)
         one = self.on([("a", 8)], spec)
         two = self.on([("b", 4), ("c", 4)], spec)
         self.assertEqual(two["checkpoint"]["sha256"], one["checkpoint"]["sha256"])
-        other = self.on([("d", 8)], main_job(seed=2))
+        other = self.on([("d", 8)], {**spec, "seed": 2})
         self.assertNotEqual(other["checkpoint"]["sha256"], one["checkpoint"]["sha256"])
         self.verify_checkpoint(self.cluster, two, self.cluster.folder / "fetched")
 
@@ -126,7 +126,7 @@ class PjrtTest(exactness.ExactnessCase):
         running.start_worker("c", 2, extra=("--device", "cpu"))
         classes = {worker["name"]: worker["class"] for worker in running.json("workers")["workers"]}
         self.assertNotEqual(classes["p"], classes["c"])
-        spec = main_job(workers={"min": 2, "max": 2, "mix": "fixed", "classes": {classes["p"]: 4, classes["c"]: 4}})
+        spec = main_job(epochs=1, workers={"min": 2, "max": 2, "mix": "fixed", "classes": {classes["p"]: 4, classes["c"]: 4}})
         status = running.run_job(spec)
         self.assertEqual({worker["name"]: len(worker["shards"]) for worker in status["workers"]}, {"p": 4, "c": 4})
         again = running.run_job(spec)

@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/amount.h"
 #include "worker/backend/core_thread.h"
 #include "worker/backend/failure.h"
 #include "worker/backend/pjrt/pjrt_weights.h"
 
 namespace ringmaster::pjrt {
-namespace {
-
-double Gibibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
-
-}  // namespace
-
 PjrtCore::PjrtCore(CoreOptions options, uint32_t device, PluginHost& host)
     : options_(std::move(options)),
       device_(device),
@@ -50,8 +45,8 @@ StatusOr<std::unique_ptr<Executable>> PjrtCore::Bind(const graph::Program& progr
 Status PjrtCore::CheckFits(const PjrtExecutable& executable) const {
   const uint64_t used = executable.device_bytes() + options_.shared_bytes;
   if (options_.memory_bytes == 0 || used <= options_.memory_bytes) return absl::OkStatus();
-  return OutOfMemory("{}: the program does not fit the device: Used {:.2f}G of {:.2f}G hbm: {}",
-                     options_.name, Gibibytes(used), Gibibytes(options_.memory_bytes),
+  return OutOfMemory("{}: the program does not fit the device: Used {} of {} hbm: {}",
+                     options_.name, FormatHbm(used), FormatHbm(options_.memory_bytes),
                      executable.DescribeMemory());
 }
 

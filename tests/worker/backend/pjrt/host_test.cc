@@ -212,8 +212,8 @@ TEST_CASE("Plugin host: every Refresh reaches the device") {
   const auto bound = testing::BindSmall(**backend);
   REQUIRE(Message(bound.status()) == "");
   std::vector<std::string> hashes;
-  for (const uint64_t seed : {1, 2, 1}) {
-    const auto result = testing::RunSmall(**bound, seed);
+  for (const uint64_t weights_seed : {1, 2, 1}) {
+    const auto result = testing::RunSmall(**bound, weights_seed);
     REQUIRE(Message(result.status()) == "");
     hashes.push_back(result->Hash());
   }

@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "common/check.h"
+#include "common/graph/autodiff.h"
 #include "tests/support/bound_program.h"
 #include "tests/support/program_feeds.h"
 #include "tests/support/small_models.h"
@@ -30,7 +32,10 @@ inline pjrt::PluginOptions DoubleOptions() {
 }
 
 inline graph::Program SmallProgram(int64_t samples = 4) {
-  return SmallConvolutional(graph::Mode::kTraining, samples).value();
+  graph::Program program = SmallConvolutional(graph::Mode::kTraining, samples).value();
+  const Status differentiated = graph::Differentiate(&program);
+  RING_CHECK(differentiated.ok() && !program.gradient_order.empty(), "a program that trains");
+  return program;
 }
 
 inline StatusOr<std::unique_ptr<BoundProgram>> BindSmall(pjrt::PjrtBackend& backend,
@@ -39,9 +44,16 @@ inline StatusOr<std::unique_ptr<BoundProgram>> BindSmall(pjrt::PjrtBackend& back
   return BoundProgram::Create(backend, SmallProgram(), options);
 }
 
-inline StatusOr<ShardResult> RunSmall(BoundProgram& bound, uint64_t seed = 1) {
+// Images of the first seed, weights of the other.
+inline StatusOr<ShardResult> RunSmall(BoundProgram& bound, uint64_t weights_seed = 1) {
   const graph::Program program = SmallProgram();
-  return bound.Run(FeedProgram(program, {.seed = seed, .classes = kSmallClasses}), KeysOf(program));
+  graph::ReferenceFeeds feeds =
+      FeedProgram(program, {.seed = weights_seed, .classes = kSmallClasses});
+  const graph::ReferenceFeeds images = FeedProgram(program, {.classes = kSmallClasses});
+  for (const graph::Column& column : program.columns) {
+    feeds[column.value] = images.at(column.value);
+  }
+  return bound.Run(feeds, KeysOf(program));
 }
 
 // A step on a core of the calling thread.
