@@ -14,7 +14,7 @@
 #include "bench/train_report.h"
 #include "bench/training_run.h"
 #include "common/files.h"
-#include "worker/backend/backend.h"
+#include "worker/flags.h"
 
 namespace ringmaster::bench {
 namespace {
@@ -46,7 +46,8 @@ Status MeasureAll(const TrainOptions& options) {
   if (!options.kernel_table.empty()) {
     setenv("RINGMASTER_KERNEL_TABLE", options.kernel_table.c_str(), 1);
   }
-  RING_ASSIGN_OR_RETURN(const auto backend, MakeBackend(options.device));
+  RING_ASSIGN_OR_RETURN(const worker::DeviceChoice device, worker::ParseDevice(options.device));
+  RING_ASSIGN_OR_RETURN(const auto backend, MakeBackend(device.kind, device.options));
   if (!options.keep.empty()) {
     RING_RETURN_IF_ERROR(MakePrivateFolder(options.keep, IfThere::kKeep));
     backend->KeepIn(options.keep);

@@ -1,3 +1,7 @@
+// The plugin double, or the plugin of this host that RINGMASTER_PJRT_PLUGIN names
+// (scripts/pjrt-check).
+#include <cstdlib>
+
 #include "tests/worker/backend/backend_under_test.h"
 #include "tests/worker/backend/pjrt/small_step.h"
 
@@ -7,8 +11,9 @@ std::string BackendName() { return "PJRT"; }
 
 StatusOr<std::unique_ptr<Backend>> MakeBackendUnderTest() {
   const DoubleIsTold told("devices=2,layout=column");
-  RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
-                        pjrt::PjrtBackend::Create(DoubleOptions()));
+  pjrt::PluginOptions options = DoubleOptions();
+  if (const char* const named = std::getenv("RINGMASTER_PJRT_PLUGIN")) options.path = named;
+  RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, pjrt::PjrtBackend::Create(options));
   return backend;
 }
 
