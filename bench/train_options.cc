@@ -41,7 +41,8 @@ void AddRunOptions(CLI::App* app, TrainOptions* options) {
   app->add_option("--set", options->sets,
                   "KEY=VALUE of the job file, e.g. model.batch_norm=true; may be repeated")
       ->allow_extra_args(false);
-  app->add_option("--device", options->device, "cpu, cuda, pjrt or pjrt:FILE")->capture_default_str();
+  app->add_option("--device", options->device, "cpu, cuda, pjrt or pjrt:FILE")
+      ->capture_default_str();
   app->add_option("--cores", options->cores, "shards computed side by side")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
