@@ -12,7 +12,7 @@ std::string BackendName() { return "PJRT"; }
 StatusOr<std::unique_ptr<Backend>> MakeBackendUnderTest() {
   const DoubleIsTold told("devices=2,layout=column");
   pjrt::PluginOptions options = DoubleOptions();
-  if (const char* const named = std::getenv("RINGMASTER_PJRT_PLUGIN")) options.path = named;
+  if (const char* const named = std::getenv("RINGMASTER_PJRT_PLUGIN")) options = {.path = named};
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, pjrt::PjrtBackend::Create(options));
   return backend;
 }
