@@ -33,6 +33,7 @@ class LoadedBackend final : public Backend {
   [[nodiscard]] uint32_t devices() const override { return backend_->devices(); }
   [[nodiscard]] std::vector<v1::DeviceFigures> figures() override { return backend_->figures(); }
   [[nodiscard]] bool augments() const override { return backend_->augments(); }
+  [[nodiscard]] bool pads() const override { return backend_->pads(); }
   void KeepIn(const std::string& folder) override { backend_->KeepIn(folder); }
   StatusOr<std::unique_ptr<InputStage>> MakeInputStage(const InputStageOptions& options) override {
     return backend_->MakeInputStage(options);
