@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 #include <utility>
 
 namespace ringmaster::pjrt {
@@ -48,12 +47,9 @@ void Host::OpenLane(OwnedFile socket, const HostLane::Shared& shared) {
 bool Host::CloseLanes() {
   const auto deadline = steady_clock::now() + kLanesTime;
   for (const auto& lane : lanes_) lane->Close();
-  const auto all_done = [&] {
-    return std::ranges::all_of(lanes_, [](const auto& lane) { return lane->done(); });
-  };
-  constexpr std::chrono::milliseconds kLook{5};
-  while (!all_done() && steady_clock::now() < deadline) std::this_thread::sleep_for(kLook);
-  if (!all_done()) return false;
+  const bool all_done =
+      std::ranges::all_of(lanes_, [&](const auto& lane) { return lane->WaitUntilDone(deadline); });
+  if (!all_done) return false;
   lanes_.clear();
   return true;
 }

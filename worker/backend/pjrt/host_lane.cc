@@ -115,7 +115,20 @@ void HostLane::Serve() {
   }
   programs_.clear();
   memory_ = {};
+  MutexLock lock(mu_);
   done_ = true;
+  changed_.NotifyAll();
+}
+
+bool HostLane::done() const {
+  MutexLock lock(mu_);
+  return done_;
+}
+
+bool HostLane::WaitUntilDone(steady_clock::time_point deadline) const {
+  MutexLock lock(mu_);
+  return changed_.WaitUntil(mu_, deadline,
+                            [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return done_; });
 }
 
 Status HostLane::Reply(MessageKind kind, const std::string& body) {

@@ -3,7 +3,9 @@
 // Owned by Host. Whatever comes that is no proper request ends the process.
 #pragma once
 
-#include <atomic>
+#include <absl/base/thread_annotations.h>
+
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "common/files.h"
+#include "common/mutex.h"
 #include "worker/backend/pjrt/compile_cache.h"
 #include "worker/backend/pjrt/host_message.h"
 #include "worker/backend/pjrt/plugin.h"
@@ -54,7 +57,9 @@ class HostLane {
   HostLane& operator=(const HostLane&) = delete;
 
   // Whether the daemon has closed it; then it can go without delay. Any thread.
-  [[nodiscard]] bool done() const { return done_; }
+  [[nodiscard]] bool done() const;
+  // Until it is; false at the deadline. Any thread.
+  [[nodiscard]] bool WaitUntilDone(std::chrono::steady_clock::time_point deadline) const;
   // As if the daemon had. Any thread.
   void Close();
 
@@ -83,7 +88,9 @@ class HostLane {
 
   const Shared shared_;
   const OwnedFile socket_;
-  std::atomic<bool> done_ = false;
+  mutable Mutex mu_;
+  mutable Condition changed_;
+  bool done_ ABSL_GUARDED_BY(mu_) = false;
   // Its thread alone.
   SharedMemory memory_;
   std::map<uint32_t, Bound> programs_;

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "worker/backend/pjrt/host.h"
-#include "worker/backend/pjrt/host_arguments.h"
+#include "worker/backend/pjrt/protocol.h"
 
 int main(int argc, char** argv) {
   using namespace ringmaster::pjrt;

@@ -20,7 +20,7 @@
 #include <spdlog/spdlog.h>
 
 #include "common/text.h"
-#include "worker/backend/pjrt/host_arguments.h"
+#include "worker/backend/pjrt/protocol.h"
 
 extern char** environ;
 

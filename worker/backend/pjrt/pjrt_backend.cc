@@ -9,7 +9,6 @@
 #include "worker/backend/pjrt/compute_id.h"
 #include "worker/backend/pjrt/pjrt_core.h"
 #include "worker/backend/pjrt/pjrt_weights.h"
-#include "worker/backend/pjrt/tensor_place.h"
 
 namespace ringmaster::pjrt {
 namespace {

@@ -8,7 +8,6 @@
 #include "common/amount.h"
 #include "common/philox.h"
 #include "worker/backend/failure.h"
-#include "worker/backend/pjrt/tensor_place.h"
 #include "worker/backend/shard_io.h"
 
 namespace ringmaster::pjrt {

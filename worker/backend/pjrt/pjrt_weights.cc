@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "worker/backend/core_layout.h"
-#include "worker/backend/pjrt/tensor_place.h"
 
 namespace ringmaster::pjrt {
 

@@ -6,15 +6,38 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "worker/backend/backend.h"
+#include "worker/backend/core_layout.h"
 #include "worker/backend/pjrt/emit/emit.h"
 #include "worker/backend/pjrt/protocol.h"
 #include "worker/backend/pjrt/shared_memory.h"
 #include "worker/backend/refresh_input.h"
 
 namespace ringmaster::pjrt {
+
+// Where arguments and results of programs, and weights, lie in shared memory.
+
+inline constexpr size_t kAlignment = 64;  // bytes, of every tensor
+
+[[nodiscard]] inline TensorType TypeOf(const Argument& argument) {
+  const Element element = argument.type == ElementType::kInt32    ? Element::kInt32
+                          : argument.type == ElementType::kUInt32 ? Element::kUInt32
+                                                                  : Element::kFloat32;
+  return {element, {argument.shape.begin(), argument.shape.end()}};
+}
+[[nodiscard]] inline TensorType TypeOf(const Result& result) {
+  return {Element::kFloat32, {result.shape.begin(), result.shape.end()}};
+}
+
+// Behind what takes `bytes` so far, which grows.
+[[nodiscard]] inline Place Append(TensorType type, uint64_t* bytes) {
+  const uint64_t offset = AlignUp(*bytes, kAlignment);
+  *bytes = offset + type.bytes();
+  return {std::move(type), offset};
+}
 
 class PjrtWeights final : public Weights {
  public:

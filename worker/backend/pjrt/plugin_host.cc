@@ -14,7 +14,6 @@
 
 #include "common/amount.h"
 #include "common/text.h"
-#include "worker/backend/pjrt/host_arguments.h"
 #include "worker/backend/pjrt/protocol.h"
 
 namespace ringmaster::pjrt {

@@ -12,6 +12,11 @@
 
 namespace ringmaster::pjrt {
 
+// The program in which a plugin runs. Its one argument is its parent's process id, its file 3 the
+// control socket.
+inline constexpr const char* kHostProgram = "ringmaster_pjrt_host";
+inline constexpr int kControlFile = 3;
+
 // Where a tensor begins.
 struct Place {
   TensorType type;

@@ -1,9 +1,7 @@
 // Programs: how they are compiled and run.
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <set>
-#include <thread>
 
 #include "tests/worker/backend/pjrt/double/calls.h"
 #include "tests/worker/backend/pjrt/double/options.h"
@@ -72,8 +70,6 @@ struct OneRun {
 };
 
 Status OneRun::Compute() {
-  const uint64_t slow = ProcessOptions().slow_milliseconds;
-  if (slow > 0) std::this_thread::sleep_for(std::chrono::milliseconds(slow));
   RING_RETURN_IF_ERROR(ExecuteTrouble(number));
   std::vector<const stablehlo::Tensor*> arguments;
   for (const auto& input : inputs) {

@@ -5,11 +5,9 @@
 #include <unistd.h>
 
 #include <charconv>
-#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <map>
-#include <thread>
 
 namespace ringmaster::pjrt::plugin_double {
 namespace {
@@ -82,7 +80,6 @@ const std::map<std::string, Reader>& Readers() {
       {"platform", Text(&Options::platform)},
       {"kind", Text(&Options::kind)},
       {"stats", Word("none", &Options::no_stats)},
-      {"slow", Numeric(&Options::slow_milliseconds)},
       {"minor", Numeric(&Options::minor)},
       {"table", Word("short", &Options::short_table)},
       {"strict",
@@ -133,7 +130,7 @@ Status Make(Trouble trouble, const char* what) {
     case Trouble::kAbort:
       std::abort();
     case Trouble::kHang:
-      while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+      while (true) pause();
     case Trouble::kOutOfMemory:
       return OutOfMemory(what, kMuch, kNotEnough);
     case Trouble::kSegmentation:

@@ -13,7 +13,6 @@
 //   platform=TEXT             PlatformName; double
 //   kind=TEXT                 of every device; double
 //   stats=none                memory statistics of devices and programs are UNIMPLEMENTED
-//   slow=MILLISECONDS         that every execution takes longer
 // The interface:
 //   minor=N                   of the version; 104
 //   table=short               ends behind entry 96
@@ -56,7 +55,6 @@ struct Options {
   std::string platform = "double";
   std::string kind = "double";
   int32_t minor = 104;
-  uint64_t slow_milliseconds = 0;
   Trouble compile = Trouble::kNone;
   Trouble execute = Trouble::kNone;
   uint64_t execute_at = 0;  // 0: each
