@@ -9,6 +9,8 @@
 #include <functional>
 #include <map>
 
+#include "common/amount.h"
+
 namespace ringmaster::pjrt::plugin_double {
 namespace {
 
@@ -19,21 +21,9 @@ bool ReadNumber(const std::string& text, Number* number) {
 }
 
 bool ReadBytes(const std::string& text, size_t* bytes) {
-  constexpr size_t kUnit = 3;  // characters
-  static const std::map<std::string, size_t> kUnits = {
-      {"KiB", size_t{1} << 10}, {"MiB", size_t{1} << 20}, {"GiB", size_t{1} << 30}};
-  size_t unit = 1;
-  std::string digits = text;
-  if (text.size() > kUnit) {
-    const auto found = kUnits.find(text.substr(text.size() - kUnit));
-    if (found != kUnits.end()) {
-      unit = found->second;
-      digits.resize(text.size() - kUnit);
-    }
-  }
-  if (!ReadNumber(digits, bytes)) return false;
-  *bytes *= unit;
-  return true;
+  const auto read = ParseBytes(text, "memory");
+  if (read.ok()) *bytes = *read;
+  return read.ok();
 }
 
 bool ReadTrouble(const std::string& text, Trouble* trouble) {
@@ -193,21 +183,11 @@ Status ExecuteTrouble(uint64_t execution) {
 }
 
 Status OutOfMemory(const std::string& what, size_t needed, size_t limit) {
-  const auto text = [](size_t bytes) {
-    constexpr double kKilo = 1024;
-    double amount = static_cast<double>(bytes);
-    std::string unit;
-    for (const char* next : {"K", "M", "G"}) {
-      if (amount < kKilo) break;
-      amount /= kKilo;
-      unit = next;
-    }
-    return fmt::format("{:.2f}{}", amount, unit);
-  };
   return Error(absl::StatusCode::kResourceExhausted,
                "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm while running {}. Used "
                "{} of {} hbm. Exceeded hbm capacity by {}.",
-               what, text(needed), text(limit), text(needed > limit ? needed - limit : 0));
+               what, FormatHbm(needed), FormatHbm(limit),
+               FormatHbm(needed > limit ? needed - limit : 0));
 }
 
 }  // namespace ringmaster::pjrt::plugin_double
