@@ -416,6 +416,8 @@ TEST_CASE("Daemon: workers are listed, and why tells what is missing") {
   REQUIRE(workers.workers_size() == 1);
   CHECK(workers.workers(0).state() == "FREE");
   CHECK(workers.workers(0).memory_per_core() == uint64_t{1} << 30);
+  // It is in the queue when its submission is answered, and what it waits for is found next.
+  (void)cluster.Await(job_id, [](const v1::JobStatus& s) { return !s.reason().empty(); });
   v1::WhyRequest request;
   request.set_job_id(job_id);
   v1::WhyResponse why;

@@ -133,7 +133,8 @@ TEST_CASE("RingPort: a sender waits for a receiver that takes nothing, within bo
   }
   CHECK(status.code() == absl::StatusCode::kDeadlineExceeded);
   CHECK(sent > kWindowFrames);
-  CHECK(sent < kWindowFrames + 60);  // own 8 MiB, HTTP/2's lookahead, sockets
+  // Own 8 MiB, sockets, HTTP/2's lookahead and what its windows grow by: see stalled_test.cc.
+  CHECK(sent < kWindowFrames + 256);
   for (uint32_t i = 0; i + 1 < sent; ++i) {
     const StatusOr<Frame> frame = links[1]->Receive(Soon());
     REQUIRE(frame.ok());

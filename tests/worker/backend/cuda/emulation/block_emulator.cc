@@ -1,12 +1,41 @@
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
 
-#include <ucontext.h>
-
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <vector>
+
+#if !defined(__x86_64__)
+#error "fibers are switched by x86-64's calling convention"
+#endif
+
+// Leaves the stack in use, whose top it says, for another one, and comes back when somebody leaves
+// for that top. A kernel switches millions of times: swapcontext, which asks the system for the
+// signal mask each time, took most of these tests.
+extern "C" void RingSwitchStack(void** leave, void* enter);
+asm(R"(
+  .text
+  .type RingSwitchStack, @function
+RingSwitchStack:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+  .size RingSwitchStack, . - RingSwitchStack
+)");
 
 namespace ringmaster::testing {
 namespace {
@@ -24,7 +53,7 @@ struct Gifts {
 };
 
 struct Fiber {
-  ucontext_t context;
+  void* top = nullptr;  // of its stack, while others run
   std::unique_ptr<char[]> stack;
   uint3 thread = {};
   State state = State::kDone;
@@ -34,7 +63,7 @@ struct Fiber {
 
 struct Machine {
   std::vector<Fiber> fibers;
-  ucontext_t scheduler;
+  void* scheduler = nullptr;  // the top of its stack, likewise
   const std::function<void()>* body = nullptr;
   Fiber* current = nullptr;
   ThreadPlace place;
@@ -60,12 +89,12 @@ Fiber* ReadyFrom(size_t from) {
 }
 
 // Goes on with a fiber, or with the scheduler.
-void SwitchTo(Fiber* fiber, ucontext_t* from) {
+void SwitchTo(Fiber* fiber, void** leave) {
   Machine& machine = TheMachine();
   if (fiber != nullptr) machine.place.thread = fiber->thread;
   SetRunningThread(fiber != nullptr ? &fiber->progress : nullptr);
   machine.current = fiber;
-  swapcontext(from, fiber != nullptr ? &fiber->context : &machine.scheduler);
+  RingSwitchStack(leave, fiber != nullptr ? fiber->top : machine.scheduler);
 }
 
 // The scheduler comes next only when nobody behind this fiber is ready.
@@ -75,7 +104,7 @@ void WaitAs(State state) {
   mine->state = state;
   const auto index = static_cast<size_t>(mine - machine.fibers.data());
   const bool forward = machine.schedule == Schedule::kForward;
-  SwitchTo(ReadyFrom((forward ? index : machine.threads - 1 - index) + 1), &mine->context);
+  SwitchTo(ReadyFrom((forward ? index : machine.threads - 1 - index) + 1), &mine->top);
 }
 
 void Enter() {
@@ -101,11 +130,10 @@ void Start(Fiber& fiber, dim3 block, unsigned i) {
                     .thread = i,
                     .stack_begin = stack,
                     .stack_end = stack + kStackBytes};
-  getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.stack.get();
-  fiber.context.uc_stack.ss_size = kStackBytes;
-  fiber.context.uc_link = nullptr;
-  makecontext(&fiber.context, Enter, 0);
+  // As if Enter had been left: its address, on a multiple of 16, beneath it the six registers.
+  auto* const entry = reinterpret_cast<uintptr_t*>((stack + kStackBytes - 64) & ~uintptr_t{15});
+  *entry = reinterpret_cast<uintptr_t>(&Enter);
+  fiber.top = std::fill_n(entry - 6, 6, 0) - 6;
 }
 
 // Whether every one of [first, last) waits in `state`, those that are done aside, and one does.
