@@ -52,7 +52,34 @@ inline v1::Optimizer Lamb() {
   return optimizer;
 }
 
-// One of each row of common/graph/update/rule_list.h, in its order.
+inline v1::Optimizer TorchSgd() {
+  v1::Optimizer optimizer;
+  optimizer.mutable_torch_sgd()->set_learning_rate(0.1);
+  optimizer.mutable_torch_sgd()->set_momentum(0.9);
+  optimizer.mutable_torch_sgd()->set_dampening(0.25);
+  return optimizer;
+}
+
+inline v1::Optimizer TorchAdam() {
+  v1::Optimizer optimizer;
+  optimizer.mutable_torch_adam()->set_learning_rate(0.001);
+  optimizer.mutable_torch_adam()->set_beta_1(0.9);
+  optimizer.mutable_torch_adam()->set_beta_2(0.999);
+  optimizer.mutable_torch_adam()->set_epsilon(1e-8);
+  return optimizer;
+}
+
+inline v1::Optimizer TorchRmsProp(double momentum, bool centered) {
+  v1::Optimizer optimizer;
+  optimizer.mutable_torch_rmsprop()->set_learning_rate(0.001);
+  optimizer.mutable_torch_rmsprop()->set_alpha(0.9);
+  optimizer.mutable_torch_rmsprop()->set_momentum(momentum);
+  optimizer.mutable_torch_rmsprop()->set_epsilon(1e-8);
+  optimizer.mutable_torch_rmsprop()->set_centered(centered);
+  return optimizer;
+}
+
+// One of each row of common/graph/update/rule_list.h, in its order, but for AddSum.
 inline std::vector<v1::Optimizer> EveryRule() {
   return {Sgd(0.01, 0, false),
           Sgd(0.1, 0.9, true),
@@ -62,7 +89,13 @@ inline std::vector<v1::Optimizer> EveryRule() {
           RmsProp(0, true),
           RmsProp(0.5, true),
           Lars(),
-          Lamb()};
+          Lamb(),
+          TorchSgd(),
+          TorchAdam(),
+          TorchRmsProp(0, false),
+          TorchRmsProp(0.5, false),
+          TorchRmsProp(0, true),
+          TorchRmsProp(0.5, true)};
 }
 
 }  // namespace ringmaster::testing

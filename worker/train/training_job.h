@@ -46,6 +46,7 @@ struct TrainingJob {
   std::shared_ptr<const ShardLoader> loader;
   ProgramSet programs;
   std::unique_ptr<graph::Optimizer> optimizer;
+  std::vector<double> rates;  // of the step in hand, as a script says them; empty: the schedule's
   std::shared_ptr<const StateLayout> layout;
   std::unique_ptr<State> state;
   std::unique_ptr<GradientSum> gradients;

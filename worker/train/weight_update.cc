@@ -214,7 +214,7 @@ class Pass {
   }
   [[nodiscard]] graph::TensorStep StepOf(const Piece& piece,
                                          const graph::NormFactors& factors) const {
-    return job_.optimizer->step(state_.updates + 1, piece.tensor, factors);
+    return job_.optimizer->step(state_.updates + 1, piece.tensor, factors, job_.rates);
   }
   [[nodiscard]] std::span<const float> Gradients(const Piece& piece) const {
     return std::as_const(job_.reduced).span().subspan(piece.offset(), piece.elements);

@@ -27,7 +27,7 @@ std::string NamesOf(RuleList<Rule...>) {
   std::string names;
   std::string_view last;
   for (const std::string_view name : {std::string_view(Rule::kName)...}) {
-    if (name != last) names += (names.empty() ? "" : ", ") + std::string(name);
+    if (!name.empty() && name != last) names += (names.empty() ? "" : ", ") + std::string(name);
     last = name;
   }
   return names;
@@ -109,14 +109,17 @@ bool Optimizer::SameStep(uint32_t a, uint32_t b) const {
   const v1::TensorUpdate first = tensor(a);
   const v1::TensorUpdate second = tensor(b);
   return first.learning_rate() == second.learning_rate() &&
-         first.weight_decay() == second.weight_decay() && first.adapts() == second.adapts();
+         first.weight_decay() == second.weight_decay() && first.adapts() == second.adapts() &&
+         first.adds() == second.adds() && first.group() == second.group();
 }
 
 std::vector<NormFactors> Optimizer::FactorsOf(std::span<const TensorSquares> squares) const {
   std::vector<NormFactors> factors(squares.size());
   const v1::Clip& clip = options_.optimizer.clip();
   const auto bounded = [](double norm, double most) { return norm > most ? most / norm : 1; };
-  const auto square = [&](size_t i) { return squares[i].gradient; };
+  const auto square = [&](size_t i) {
+    return tensor(static_cast<uint32_t>(i)).adds() ? 0 : squares[i].gradient;
+  };
   if (clip.has_global_norm() && !squares.empty()) {
     const double norm = SquareRoot(PairwiseSum(0, squares.size(), square));
     for (NormFactors& each : factors) each.gradient = bounded(norm, clip.global_norm());
@@ -146,21 +149,28 @@ double Optimizer::RatioOf(uint32_t number, const TensorSquares& squares, double 
   return ratio;
 }
 
-TensorStep Optimizer::step(uint64_t update, uint32_t number, const NormFactors& factors) const {
+TensorStep Optimizer::step(uint64_t update, uint32_t number, const NormFactors& factors,
+                           std::span<const double> rates) const {
   RING_CHECK(update >= 1, "updates count from 1");
   const v1::Optimizer& options = options_.optimizer;
   const v1::TensorUpdate own = tensor(number);
-  const double rate = learning_rate(update) * own.learning_rate();
+  const double rate =
+      (rates.empty() ? learning_rate(update) : rates[own.group()]) * own.learning_rate();
   TensorStep step;
-  UseRule(Rules(), options, [&]<typename Rule>(std::type_identity<Rule>) {
-    step.formula = Rule::At(
-        Rule::Options(options),
-        RuleStep{.rate = rate * factors.rate, .update = update, .decay = own.weight_decay()});
-  });
+  if (own.adds())
+    step.formula = AddSum();
+  else
+    UseRule(Rules(), options, [&]<typename Rule>(std::type_identity<Rule>) {
+      step.formula = Rule::At(
+          Rule::Options(options),
+          RuleStep{.rate = rate * factors.rate, .update = update, .decay = own.weight_decay()});
+    });
   Around& around = step.around;
-  around.limit = static_cast<float>(options.clip().value());
-  around.scale = static_cast<float>(factors.gradient);
-  if (adapts_ == Adapts::kNot) {
+  if (!own.adds()) {
+    around.limit = static_cast<float>(options.clip().value());
+    around.scale = static_cast<float>(factors.gradient);
+  }
+  if (adapts_ == Adapts::kNot && !own.adds()) {
     const bool l2 = options.weight_decay().kind() == v1::DECAY_KIND_L2;
     around.l2 = static_cast<float>(l2 ? own.weight_decay() : 0);
     around.decay = static_cast<float>(l2 ? 0 : rate * own.weight_decay());

@@ -65,9 +65,10 @@ class Optimizer {
   [[nodiscard]] std::vector<NormFactors> FactorsOf(std::span<const TensorSquares> squares) const;
 
   // What update number `update` (1 for the first applied one) does to each element of a tensor:
-  // for a backend that updates where the parameters are.
-  [[nodiscard]] TensorStep step(uint64_t update, uint32_t tensor,
-                                const NormFactors& factors = {}) const;
+  // for a backend that updates where the parameters are. `rates`: of each group of tensors, in
+  // place of the schedule's; empty: that one.
+  [[nodiscard]] TensorStep step(uint64_t update, uint32_t tensor, const NormFactors& factors = {},
+                                std::span<const double> rates = {}) const;
   // Whether two tensors have equal steps, but for their norms.
   [[nodiscard]] bool SameStep(uint32_t a, uint32_t b) const;
 

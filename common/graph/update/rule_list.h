@@ -11,6 +11,7 @@
 #include "common/graph/update/rules/lars.h"
 #include "common/graph/update/rules/rmsprop.h"
 #include "common/graph/update/rules/sgd.h"
+#include "common/graph/update/rules/torch_rules.h"
 
 namespace ringmaster::graph {
 
@@ -21,7 +22,9 @@ struct RuleList {
 };
 
 using Rules = RuleList<PlainSgd, MomentumSgd, Adam, RmsProp<false, false>, RmsProp<true, false>,
-                       RmsProp<false, true>, RmsProp<true, true>, Lars, Lamb>;
+                       RmsProp<false, true>, RmsProp<true, true>, Lars, Lamb, TorchSgd, TorchAdam,
+                       TorchRmsProp<false, false>, TorchRmsProp<true, false>,
+                       TorchRmsProp<false, true>, TorchRmsProp<true, true>, AddSum>;
 
 // A rule with the scalars of one update.
 using Formula = Rules::Variant;

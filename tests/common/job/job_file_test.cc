@@ -107,6 +107,7 @@ TEST_CASE("Job file: unknown keys name the place and the nearest known key") {
         "job.yaml:1:26: unknown key \"p\"; there are no keys here: write {}");
   CHECK(ParseError("optimizer: {ftrl: {}}") ==
         "job.yaml:1:13: unknown key \"ftrl\"; the keys here are sgd, adam, rmsprop, lars, lamb, "
+        "torch_sgd, torch_adam, torch_rmsprop, "
         "schedule, weight_decay, clip, ema, groups");
   CHECK_THAT(ParseError("<<: {name: a}"),
              Catch::StartsWith("job.yaml:1:1: unknown key \"<<\"; the keys here are name, model"));

@@ -122,7 +122,8 @@ TEST_CASE("Validate: checkpoint.every_seconds is a number, whatever a client sen
 
 TEST_CASE("Validate: optimizers") {
   CHECK(ErrorOf({"optimizer=null"}) ==
-        "optimizer: expected one of sgd, adam, rmsprop, lars, lamb, got none");
+        "optimizer: expected one of sgd, adam, rmsprop, lars, lamb, torch_sgd, torch_adam, "
+        "torch_rmsprop, got none");
   CHECK(ErrorOf({"optimizer.adam.learning_rate=0"}) ==
         "optimizer.adam.learning_rate: expected above 0, got 0");
   CHECK(ErrorOf({"optimizer.adam.beta_1=1"}) ==

@@ -133,21 +133,62 @@ TEST_CASE("Optimizer: cutting the arena into ranges changes no bit") {
 
 TEST_CASE("Optimizer: each row of the list is chosen by its options, with its slots") {
   const std::vector<v1::Optimizer> all = testing::EveryRule();
-  REQUIRE(all.size() == std::variant_size_v<Formula>);
-  const std::vector<std::vector<std::string>> slots = {{},
-                                                       {"momentum"},
-                                                       {"m", "v"},
-                                                       {"v"},
-                                                       {"v", "momentum"},
-                                                       {"v", "mean"},
-                                                       {"v", "mean", "momentum"},
-                                                       {"momentum"},
-                                                       {"m", "v"}};
+  REQUIRE(all.size() + 1 == std::variant_size_v<Formula>);  // AddSum is no optimizer's
+  const std::vector<std::vector<std::string>> slots = {
+      {},
+      {"momentum"},
+      {"m", "v"},
+      {"v"},
+      {"v", "momentum"},
+      {"v", "mean"},
+      {"v", "mean", "momentum"},
+      {"momentum"},
+      {"m", "v"},
+      {"momentum_buffer"},
+      {"exp_avg", "exp_avg_sq"},
+      {"square_avg"},
+      {"square_avg", "momentum_buffer"},
+      {"square_avg", "grad_avg"},
+      {"square_avg", "grad_avg", "momentum_buffer"}};
   for (size_t i = 0; i < all.size(); ++i) {
     const auto optimizer = Made(all[i]);
     CHECK(optimizer->step(1, 0).formula.index() == i);
     CHECK(optimizer->slot_names() == slots[i]);
   }
+}
+
+TEST_CASE("Optimizer: a tensor that adds its sum is no part of norms, decay and rates") {
+  UpdateOptions options{.optimizer = testing::TorchSgd()};
+  options.optimizer.mutable_clip()->set_global_norm(1);
+  options.optimizer.mutable_clip()->set_value(0.5);
+  options.optimizer.mutable_weight_decay()->set_kind(v1::DECAY_KIND_L2);
+  options.tensors.resize(3);
+  for (v1::TensorUpdate& each : options.tensors) {
+    each.set_learning_rate(1);
+    each.set_weight_decay(0.1);
+  }
+  options.tensors[1].set_adds(true);
+  options.tensors[2].set_group(1);
+  const auto optimizer = MakeOptimizer(options);
+  REQUIRE(optimizer.ok());
+  const std::vector<NormFactors> factors =
+      (*optimizer)
+          ->FactorsOf(
+              std::vector<TensorSquares>{{.gradient = 3}, {.gradient = 1e9}, {.gradient = 1}});
+  CHECK(factors[0].gradient == 0.5);
+  CHECK(!(*optimizer)->SameStep(0, 1));
+  CHECK(!(*optimizer)->SameStep(0, 2));
+
+  const std::vector<double> rates = {0.25, 0.125};
+  std::vector<float> weights = {1, 2}, velocity = {4, 4};
+  const std::vector<std::span<float>> slots = {velocity};
+  UpdateRange((*optimizer)->step(5, 1, factors[1], rates), weights, std::vector<float>{10, -3},
+              slots);
+  CHECK(weights == std::vector<float>{11, -1});
+  CHECK(velocity == std::vector<float>{4, 4});
+  CHECK(std::get<TorchSgd>((*optimizer)->step(5, 0, {}, rates).formula).rate == 0.25F);
+  CHECK(std::get<TorchSgd>((*optimizer)->step(5, 2, {}, rates).formula).rate == 0.125F);
+  CHECK(std::get<TorchSgd>((*optimizer)->step(5, 2).formula).rate == 0.1F);
 }
 
 TEST_CASE("Optimizer: RMSprop follows Keras' formula, centered or not, with momentum or not") {
@@ -210,9 +251,10 @@ TEST_CASE("Optimizer: Adam rounds after every operation") {
 }
 
 TEST_CASE("Optimizer: none given is refused") {
-  CHECK(
-      Message(MakeOptimizer({}).status()) ==
-      "optimizer: no rule given that this release knows; it knows sgd, adam, rmsprop, lars, lamb");
+  CHECK(Message(MakeOptimizer({}).status()) ==
+        "optimizer: no rule given that this release knows; it knows sgd, adam, rmsprop, lars, "
+        "lamb, torch_sgd, "
+        "torch_adam, torch_rmsprop");
 }
 
 TEST_CASE("Moving statistic: keeps its share, takes the rest from the batch") {
