@@ -1,4 +1,4 @@
-// ringworker: flags -> Daemon, or `plan`, or `tune`, or `devices`. Signals are waited for here and
+// ringworker: flags -> Daemon, or `plan`, or `tune`, or `devices`, or `solo`. Signals are waited for here and
 // nowhere else.
 #include <fmt/format.h>
 #include <malloc.h>
@@ -21,6 +21,7 @@
 #include "worker/flags.h"
 #include "worker/plan.h"
 #include "worker/ring/grpc/event_queue.h"
+#include "worker/solo.h"
 #include "worker/tune.h"
 
 namespace {
@@ -66,6 +67,10 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "plan") == 0) {
     InitializeLog("ringworker");
     return worker::PlanMain(argc - 1, argv + 1);
+  }
+  if (argc > 1 && std::strcmp(argv[1], "solo") == 0) {
+    InitializeLog("ringworker");
+    return worker::SoloMain(argc - 1, argv + 1);
   }
   if (argc > 1 && std::strcmp(argv[1], "devices") == 0) {
     InitializeLog("ringworker");

@@ -113,6 +113,14 @@ StatusOr<std::shared_ptr<const Dataset>> Dataset::Of(const Format& format,
   return dataset;
 }
 
+std::shared_ptr<const Dataset> Dataset::OfFacts(v1::DatasetFacts facts) {
+  std::shared_ptr<Dataset> dataset(new Dataset);
+  dataset->train_.samples = facts.train_samples();
+  dataset->test_.samples = facts.test_samples();
+  dataset->facts_ = std::move(facts);
+  return dataset;
+}
+
 void Dataset::AddRuns(Split split, std::span<const FoundArray> arrays, SplitRuns* runs) const {
   for (const v1::StoredColumn& column : facts_.columns()) {
     std::vector<Run>& added = runs->columns.emplace_back();

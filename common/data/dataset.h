@@ -47,6 +47,9 @@ class Dataset {
                                                                    const v1::DataSource& source,
                                                                    RecordReader records);
 
+  // Of a script, which reads its samples itself: facts alone, without columns.
+  [[nodiscard]] static std::shared_ptr<const Dataset> OfFacts(v1::DatasetFacts facts);
+
   const v1::DatasetFacts& facts() const { return facts_; }
   // Of formats of records; else nothing.
   const std::optional<RecordReader>& records() const { return records_; }

@@ -103,7 +103,10 @@ struct Program {
   std::vector<Seed> seeds;      // one a loss, in their order; training only
   // The share of rows' own labels in losses of classes: fed, scalar float32; kNoValue: all of it.
   ValueId share = kNoValue;
-  std::vector<Scalar> scalars;        // in the order of the outputs
+  std::vector<Scalar> scalars;  // in the order of the outputs
+  // Of a script: so many groups of parameters have rates that its shards say, float64. The bits of
+  // each are two counts of the scalars, the last ones: the upper half, then the lower one.
+  uint32_t rate_groups = 0;
   std::vector<Output> outputs;        // losses first
   std::vector<Rows> rows;             // of predictions, in the order of the graph; no outputs then
   std::vector<Parameter> parameters;  // those that are trained, canonical order

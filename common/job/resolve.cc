@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "common/graph/message/message.h"
 #include "common/job/class_map.h"
 #include "common/job/image_rules.h"
 #include "common/job/metrics.h"
@@ -71,7 +72,8 @@ StatusOr<v1::Graph> GraphOf(const v1::JobSpec& spec, const v1::DatasetFacts& dat
 }  // namespace
 
 uint32_t ShardsOf(const v1::JobSpec& spec) {
-  return spec.has_shards() ? spec.shards() : std::min(8U, spec.batch());
+  if (spec.has_shards()) return spec.shards();
+  return spec.has_batch() ? std::min(8U, spec.batch()) : 8;
 }
 
 v1::WorkerRange WorkersOf(const v1::JobSpec& spec) {
@@ -113,29 +115,17 @@ uint64_t StateBytes(const v1::ResultSpec& result) {
   return bytes;
 }
 
-StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFacts& data,
-                                  const v1::NumericsClass& numerics_class,
-                                  const v1::InitSourceFacts* init) {
-  RING_RETURN_IF_ERROR(Validate(spec));
-  RING_RETURN_IF_ERROR(CheckFacts(spec, data));
-  v1::ResolvedJob job;
+namespace {
+
+// What of a job does not depend on what computes it; `complete` has no default left.
+StatusOr<v1::ResolvedJob> ResolveRest(const v1::JobSpec& spec, const v1::JobSpec& complete,
+                                      const v1::NumericsClass& numerics_class,
+                                      v1::ResolvedJob job) {
   v1::ResultSpec& result = *job.mutable_result();
-  const v1::JobSpec complete = WithDefaults(spec);
-  *result.mutable_data() = data;
   result.set_batch(complete.batch());
   result.set_shards(complete.shards());
-  RING_ASSIGN_OR_RETURN(*result.mutable_data_use(), ResolveDataUse(spec, data));
-  RING_ASSIGN_OR_RETURN(*result.mutable_graph(), GraphOf(spec, data));
-  RING_RETURN_IF_ERROR(CheckMixing(complete, data, result.graph()));
-  RING_RETURN_IF_ERROR(model::Freeze(spec.freeze(), result.mutable_graph()));
-  if (spec.has_init() && init != nullptr) {
-    RING_ASSIGN_OR_RETURN(model::ResolvedInit resolved,
-                          model::ResolveInit(complete.init(), *init, result.graph()));
-    *result.mutable_init() = std::move(resolved.facts);
-    *job.mutable_init_report() = std::move(resolved.report);
-  }
-  result.set_steps_per_epoch(StepsPerEpoch(spec, result.data_use()));
-  RING_ASSIGN_OR_RETURN(const uint64_t total, TotalSteps(spec, result.steps_per_epoch()));
+  result.set_steps_per_epoch(StepsPerEpoch(complete, result.data_use()));
+  RING_ASSIGN_OR_RETURN(const uint64_t total, TotalSteps(complete, result.steps_per_epoch()));
   result.set_total_steps(total);
   result.set_kind(complete.kind());
   const v1::EvaluationOptions& evaluate = spec.evaluate();
@@ -148,11 +138,8 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   result.set_policy(precision.policy());
   result.set_initial_loss_scale(std::max(precision.initial_loss_scale(), 1U));
   result.set_growth_steps(precision.growth_steps());
-  const v1::Optimizer optimizer = OptimizerOf(complete);
-  RING_ASSIGN_OR_RETURN(
-      *result.mutable_optimizer(),
-      ResolveOptimizer(optimizer, result.steps_per_epoch(), result.total_steps()));
-  RING_ASSIGN_OR_RETURN(*result.mutable_updates(), ResolveUpdates(optimizer, result.graph()));
+  RING_ASSIGN_OR_RETURN(*result.mutable_optimizer(),
+                        ResolveOptimizer(OptimizerOf(complete), result.steps_per_epoch(), total));
   *result.mutable_augment() = complete.augment();
   *result.mutable_evaluation_augment() = complete.evaluate().augment();
   result.set_reduction(complete.reduction());
@@ -170,6 +157,97 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   }
   *job.mutable_memory() = complete.memory();
   return job;
+}
+
+// What the job file leaves out is as attach has it.
+StatusOr<v1::JobSpec> Completed(v1::JobSpec spec, const v1::ScriptFacts& facts) {
+  if (!spec.has_batch() && facts.batch() > 0) spec.set_batch(static_cast<uint32_t>(facts.batch()));
+  if (!spec.has_shards() && facts.shards() > 0) spec.set_shards(facts.shards());
+  if (spec.length_case() == v1::JobSpec::LENGTH_NOT_SET) {
+    if (facts.steps() > 0) {
+      spec.set_steps(facts.steps());
+    } else if (facts.epochs() > 0) {
+      spec.set_epochs(facts.epochs());
+    }
+  }
+  if (!spec.has_seed()) spec.set_seed(facts.seed());
+  if (!spec.has_optimizer()) *spec.mutable_optimizer() = facts.optimizer();
+  const auto missing = [](const char* what, const char* example) {
+    return InvalidArgument(
+        "{}: neither the job nor the script's attach says it; for example "
+        "ringmaster.torch.attach(model, optimizer, {})",
+        what, example);
+  };
+  if (!spec.has_batch()) return missing("batch", "batch=64");
+  if (spec.length_case() == v1::JobSpec::LENGTH_NOT_SET) return missing("steps", "steps=5000");
+  if (spec.has_epochs() && facts.samples() == 0) {
+    return InvalidArgument(
+        "epochs: the script has no dataset; say steps, or attach(..., dataset=)");
+  }
+  return spec;
+}
+
+// An epoch of a script that draws its own samples is the whole job.
+v1::DatasetFacts DataOf(const v1::JobSpec& spec, const v1::ScriptFacts& facts) {
+  v1::DatasetFacts data;
+  data.set_format("script");
+  data.set_train_samples(facts.samples() > 0 ? facts.samples() : spec.steps() * spec.batch());
+  return data;
+}
+
+}  // namespace
+
+StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFacts& data,
+                                  const v1::NumericsClass& numerics_class,
+                                  const v1::InitSourceFacts* init) {
+  RING_RETURN_IF_ERROR(Validate(spec));
+  RING_RETURN_IF_ERROR(CheckFacts(spec, data));
+  v1::ResolvedJob job;
+  v1::ResultSpec& result = *job.mutable_result();
+  const v1::JobSpec complete = WithDefaults(spec);
+  *result.mutable_data() = data;
+  RING_ASSIGN_OR_RETURN(*result.mutable_data_use(), ResolveDataUse(spec, data));
+  RING_ASSIGN_OR_RETURN(*result.mutable_graph(), GraphOf(spec, data));
+  RING_RETURN_IF_ERROR(CheckMixing(complete, data, result.graph()));
+  RING_RETURN_IF_ERROR(model::Freeze(spec.freeze(), result.mutable_graph()));
+  if (spec.has_init() && init != nullptr) {
+    RING_ASSIGN_OR_RETURN(model::ResolvedInit resolved,
+                          model::ResolveInit(complete.init(), *init, result.graph()));
+    *result.mutable_init() = std::move(resolved.facts);
+    *job.mutable_init_report() = std::move(resolved.report);
+  }
+  RING_ASSIGN_OR_RETURN(*result.mutable_updates(),
+                        ResolveUpdates(OptimizerOf(complete), result.graph()));
+  return ResolveRest(spec, complete, numerics_class, std::move(job));
+}
+
+StatusOr<v1::ResolvedJob> ResolveScript(const v1::JobSpec& spec, const v1::ScriptFacts& facts,
+                                        const std::string& content,
+                                        const v1::NumericsClass& numerics_class) {
+  if (spec.has_optimizer()) {
+    return InvalidArgument("optimizer: the script says it, and its rates; leave it out");
+  }
+  RING_ASSIGN_OR_RETURN(const v1::JobSpec said, Completed(spec, facts));
+  RING_RETURN_IF_ERROR(Validate(said));
+  v1::ResolvedJob job;
+  v1::ResultSpec& result = *job.mutable_result();
+  const v1::JobSpec complete = WithDefaults(said);
+  *result.mutable_data() = DataOf(complete, facts);
+  result.mutable_data_use()->set_train_samples(result.data().train_samples());
+  *result.mutable_graph() = graph::ScriptGraph(facts, content);
+  for (const v1::ScriptTensor& tensor : facts.tensors()) {
+    v1::TensorUpdate& update = *result.add_updates();
+    update.set_learning_rate(1);
+    update.set_adds(tensor.role() == v1::BUFFER);
+    update.set_group(tensor.group());
+    if (tensor.role() != v1::PARAMETER) continue;
+    if (tensor.group() >= static_cast<uint32_t>(facts.groups_size())) {
+      return InvalidArgument("the script says group {} of {}, and has {} of them", tensor.group(),
+                             tensor.name(), facts.groups_size());
+    }
+    update.set_weight_decay(facts.groups(static_cast<int>(tensor.group())).weight_decay());
+  }
+  return ResolveRest(said, complete, numerics_class, std::move(job));
 }
 
 }  // namespace ringmaster::job

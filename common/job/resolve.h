@@ -6,6 +6,7 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
+#include "ringmaster/v1/script.pb.h"
 
 namespace ringmaster::job {
 
@@ -26,6 +27,14 @@ namespace ringmaster::job {
                                                 const v1::DatasetFacts& data,
                                                 const v1::NumericsClass& numerics_class,
                                                 const v1::InitSourceFacts* init = nullptr);
+
+// Of a job of a script: its data are what the script says, and what the spec leaves out is as its
+// attach has it. `content`: lower-case hex, of the script and all that goes with it.
+// INVALID_ARGUMENT names what neither says.
+[[nodiscard]] StatusOr<v1::ResolvedJob> ResolveScript(const v1::JobSpec& spec,
+                                                      const v1::ScriptFacts& facts,
+                                                      const std::string& content,
+                                                      const v1::NumericsClass& numerics_class);
 
 // min(8, batch) unless the spec says otherwise; and the worker range with defaults. What scheduling
 // needs before a job is resolved.

@@ -107,6 +107,12 @@ bool Trains(const Message& message) {
   return kind == v1::JOB_KIND_TRAIN || kind == v1::JOB_KIND_UNSPECIFIED;
 }
 
+// Whether it is a job whose gradients a script computes.
+bool IsOfScript(const Message& message) {
+  return message.GetDescriptor() == v1::JobSpec::descriptor() &&
+         static_cast<const v1::JobSpec&>(message).has_script();
+}
+
 Status CheckEnum(const std::string& path, const EnumDescriptor& type, int number) {
   if (type.FindValueByNumber(number) != nullptr) return absl::OkStatus();
   return InvalidArgument("{}: expected one of {}, got {}", path, fmt::join(ShortNames(type), ", "),
@@ -181,14 +187,21 @@ Status CheckKey(const Message& message, const std::string& path, const FieldDesc
     if (!present) return absl::OkStatus();
     return InvalidArgument("{}: only a job that trains has it; leave it out", path);
   }
+  if (rules.no_script() && IsOfScript(message)) {
+    if (!present) return absl::OkStatus();
+    return InvalidArgument("{}: a job of a script has none: the script says it; leave it out",
+                           path);
+  }
   if (field.is_repeated()) return CheckEach(message, field, path, rules);
   if (present) return CheckValue(message, field, -1, path, rules);
-  return rules.required() ? Missing(message, path, field) : absl::OkStatus();
+  const bool required = rules.required() && !(rules.script_says() && IsOfScript(message));
+  return required ? Missing(message, path, field) : absl::OkStatus();
 }
 
 Status CheckOneof(const Message& message, const std::string& prefix, const OneofDescriptor& oneof) {
-  const bool absent = oneof.options().GetExtension(v1::may_be_empty) ||
-                      (oneof.options().GetExtension(v1::of_training) && !Trains(message));
+  const bool absent =
+      oneof.options().GetExtension(v1::may_be_empty) ||
+      (oneof.options().GetExtension(v1::of_training) && (!Trains(message) || IsOfScript(message)));
   if (absent || message.GetReflection()->HasOneof(message, &oneof)) return absl::OkStatus();
   std::vector<std::string> members;
   for (int i = 0; i < oneof.field_count(); ++i) members.push_back(oneof.field(i)->name());

@@ -169,7 +169,7 @@ Status CheckClasses(const v1::JobSpec& complete) {
 
 Status CheckShards(const v1::JobSpec& complete) {
   const v1::WorkerRange& workers = complete.workers();
-  if (complete.batch() < complete.shards()) {
+  if (complete.has_batch() && complete.batch() < complete.shards()) {
     return InvalidArgument(
         "batch {} is smaller than shards {}: each shard needs a sample; lower shards or raise "
         "batch",
@@ -193,9 +193,14 @@ Status CheckShards(const v1::JobSpec& complete) {
 Status Validate(const v1::JobSpec& spec) {
   RING_RETURN_IF_ERROR(CheckRules(spec));
   RING_RETURN_IF_ERROR(CheckName(spec.name()));
+  const v1::JobSpec complete = WithDefaults(spec);
+  if (spec.has_script()) {
+    RING_RETURN_IF_ERROR(CheckPrecision(spec.precision()));
+    if (spec.has_optimizer()) RING_RETURN_IF_ERROR(CheckOptimizer(spec));
+    return CheckShards(complete);
+  }
   RING_RETURN_IF_ERROR(model::Resolve(spec.model()).status());
   RING_RETURN_IF_ERROR(CheckData(spec.data()));
-  const v1::JobSpec complete = WithDefaults(spec);
   RING_RETURN_IF_ERROR(CheckAugment(spec, complete));
   RING_RETURN_IF_ERROR(CheckLayers(spec));
   RING_RETURN_IF_ERROR(CheckBegin(spec));

@@ -91,6 +91,9 @@ using TuneReport = std::function<void(const TunedKernel&)>;
 struct ShardInput {
   uint64_t seed = 0;  // of the job: dropout
   uint64_t step = 0;
+  // Of scripts alone: applied updates before the step, samples of the whole batch, the shard.
+  uint64_t update = 0, batch = 0;
+  uint32_t shard = 0, shards = 0;
   std::span<const uint64_t> samples;  // dataset index of each row: dropout, augmentation
   std::span<const uint8_t> pixels;    // rows * H * W * C as they are stored
   std::vector<std::span<const std::byte>> columns;  // rows of each of the program's columns
@@ -262,6 +265,11 @@ class Backend {
   virtual StatusOr<std::unique_ptr<InputStage>> MakeInputStage(
       const InputStageOptions& /*options*/) {
     return nullptr;
+  }
+  // What a parameter has in S(0), by its canonical number, where the backend knows that and not the
+  // graph: of scripts. False: it is drawn.
+  [[nodiscard]] virtual bool Given(uint32_t /*parameter*/, std::span<float> /*values*/) const {
+    return false;
   }
   virtual StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& training) = 0;
   // Called on the thread that will run the core: sets its thread count, affinity and float mode.

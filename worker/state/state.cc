@@ -51,6 +51,7 @@ StatusOr<std::shared_ptr<const StateLayout>> StateLayout::Create(
     layout->scalars_.push_back({.name = "", .counts = scalar.counts});
   }
   layout->outputs_ = program.outputs;
+  layout->rate_groups_ = program.rate_groups;
   for (const graph::Output& output : program.outputs) {
     layout->scalars_[output.scalar].name = output.name;
   }
@@ -113,7 +114,7 @@ Predicted PredictedOf(const v1::ResultSpec& spec) {
   return {job::SampleUse(use).count(job::HeldOutSet(use)), spec.batch()};
 }
 
-void Initialize(const v1::ResultSpec& spec, State* state) {
+void Initialize(const v1::ResultSpec& spec, State* state, const GivenValues& given) {
   const auto draw = [&](const exact::BlockLayout& layout,
                         const std::vector<StateLayout::Tensor>& tensors, std::span<float> values) {
     for (const exact::TensorRange& range : layout.tensors()) {
@@ -128,6 +129,10 @@ void Initialize(const v1::ResultSpec& spec, State* state) {
   };
   const StateLayout& layout = *state->layout;
   draw(layout.blocks(), layout.tensors(), state->parameters.span());
+  for (const exact::TensorRange& range : layout.blocks().tensors()) {
+    const auto values = state->parameters.span().subspan(range.offset(), range.elements);
+    if (given && !given(range.tensor, values)) break;
+  }
   draw(layout.frozen(), layout.frozen_tensors(), state->frozen.span());
   if (state->layout->averages()) {
     std::ranges::copy(state->parameters.span(), state->slots.back().span().begin());

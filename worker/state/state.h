@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,7 +80,8 @@ class StateLayout {
   [[nodiscard]] const std::vector<Scalar>& scalars() const { return scalars_; }
   [[nodiscard]] const std::vector<graph::Output>& outputs() const { return outputs_; }
   [[nodiscard]] const std::vector<Rows>& rows() const { return rows_; }
-  [[nodiscard]] uint64_t row_elements() const;  // of a sample, all of them
+  [[nodiscard]] uint32_t rate_groups() const { return rate_groups_; }  // see graph::Program
+  [[nodiscard]] uint64_t row_elements() const;                         // of a sample, all of them
   // Of a training step; of an evaluation, which has no batch statistics.
   [[nodiscard]] exact::RecordShape step_record(uint32_t shards) const;
   [[nodiscard]] exact::RecordShape evaluation_record(uint32_t shards) const;
@@ -100,6 +103,7 @@ class StateLayout {
   std::vector<Scalar> scalars_;
   std::vector<graph::Output> outputs_;
   std::vector<Rows> rows_;
+  uint32_t rate_groups_ = 0;
 };
 
 // The dynamic loss scale S of mixed_float16 (Micikevicius et al., "Mixed Precision Training",
@@ -203,8 +207,10 @@ struct State {
 };
 
 // S(0): drawn parameters, which their average equals, zero slots, moving means 0 and variances 1,
-// the first loss scale, digest(0).
-void Initialize(const v1::ResultSpec& spec, State* state);
+// the first loss scale, digest(0). `given` fills a parameter whose first values are not drawn, and
+// says whether it has.
+using GivenValues = std::function<bool(uint32_t tensor, std::span<float> values)>;
+void Initialize(const v1::ResultSpec& spec, State* state, const GivenValues& given = {});
 
 // An evaluated set under S(step).
 struct Evaluation {

@@ -11,6 +11,7 @@
 #include "common/job/sample_use.h"
 #include "common/job/shards.h"
 #include "common/sha256.h"
+#include "worker/backend/failure.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -31,6 +32,10 @@ Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* exe
   ShardInput input;
   input.seed = job.spec().seed();
   input.step = batch.id.step;
+  input.update = job.state->updates;
+  input.batch = batch.batch_samples;
+  input.shard = batch.id.shard;
+  input.shards = job.spec().shards();
   input.samples = batch.samples;
   input.pixels = batch.pixels.span();
   input.staged = batch.staged.get();
@@ -92,22 +97,38 @@ exact::FlagKind HashGradient(const TrainingJob& job, uint32_t tensor,
   return kind;
 }
 
-StatusOr<std::string> HashShard(const TrainingJob& job, const ShardBatch& batch, const Seat& seat) {
+// What a shard gives: of all of it, and of each tensor.
+struct ShardHash {
+  std::string sha256;
+  std::vector<Sha256Digest> tensors;
+  double loss = 0;
+};
+
+StatusOr<ShardHash> HashShard(const TrainingJob& job, const ShardBatch& batch, const Seat& seat) {
   RING_ASSIGN_OR_RETURN(Executable* const executable,
                         seat.executable({ModeOf(batch.id), batch.samples.size()}));
   Sha256 sha;
   ShardResult result;
-  const GradientSink hash{.take = [&](uint32_t tensor, std::span<const float> gradient) {
+  ShardHash hash;
+  hash.tensors.resize(job.layout->tensors().size());
+  const bool each = job.layout->rate_groups() > 0;
+  const GradientSink sink{.take = [&](uint32_t tensor, std::span<const float> gradient) {
     KeepFirst(HashGradient(job, tensor, gradient, &sha), tensor, &result.flag);
+    if (!each) return;
+    Sha256 own;
+    own.Update(gradient.data(), gradient.size_bytes());
+    hash.tensors[tensor] = own.Finish();
   }};
-  RING_RETURN_IF_ERROR(RunShard(job, batch, executable, hash, &result));
+  RING_RETURN_IF_ERROR(RunShard(job, batch, executable, sink, &result));
   exact::Record record = job.EmptyRecord();
   AddToRecord(result, &record);
   sha.Update(record.integers().data(), record.integers().size_bytes());
   for (const std::vector<float>& rows : result.output.rows) {
     sha.Update(rows.data(), rows.size() * sizeof(float));
   }
-  return Hex(sha.Finish());
+  hash.sha256 = Hex(sha.Finish());
+  if (!result.output.scalars.empty()) hash.loss = result.output.scalars.front();
+  return hash;
 }
 
 uint64_t Rows(const BatchId& id, uint32_t shards, uint64_t n) {
@@ -205,11 +226,62 @@ StatusOr<std::shared_ptr<const ShardBatch>> LoadKnownShard(TrainingJob* job) {
 
 }  // namespace
 
+namespace {
+
+std::string FirstDifference(const TrainingJob& job, const ShardHash& a, const ShardHash& b) {
+  const auto at = std::ranges::mismatch(a.tensors, b.tensors).in1 - a.tensors.begin();
+  const bool tensor = static_cast<size_t>(at) < a.tensors.size();
+  return fmt::format("loss {:.6g}, then {:.6g}; {}", a.loss, b.loss,
+                     tensor ? "first tensor in the order of backward: " +
+                                  job.layout->NameOf(static_cast<uint32_t>(at))
+                            : "its gradients are equal");
+}
+
+// A script is to be a pure function of state, step and shard: the shard once more behind another
+// one, and where that differs twice in a row, which tells a script that keeps something from one
+// that is not repeatable at all.
+Status CheckPure(const TrainingJob& job, const ShardBatch& shard, const ShardBatch* other,
+                 const ShardHash& first, const Seat& seat) {
+  if (other != nullptr) RING_RETURN_IF_ERROR(HashShard(job, *other, seat).status());
+  RING_ASSIGN_OR_RETURN(const ShardHash again, HashShard(job, shard, seat));
+  if (again.sha256 == first.sha256) return absl::OkStatus();
+  RING_ASSIGN_OR_RETURN(const ShardHash third, HashShard(job, shard, seat));
+  const std::string what = FirstDifference(job, first, again);
+  if (third.sha256 == again.sha256) {
+    return WithFailure(v1::FAILURE_CODE_SCRIPT,
+                       FailedPrecondition("the script is not pure: shard {} gave other gradients "
+                                          "after another shard was computed "
+                                          "in between ({}). It keeps something from shard to "
+                                          "shard: a batch drawn before the loop "
+                                          "or one iteration early, a generator, a counter. Draw "
+                                          "inside `for shard in job.shards()`",
+                                          shard.id.shard, what));
+  }
+  return WithFailure(
+      v1::FAILURE_CODE_SCRIPT,
+      FailedPrecondition(
+          "the script is not deterministic: shard {} gave other gradients each time ({}). What "
+          "draws numbers without the generators of torch, random and numpy, the time, or an op "
+          "that cannot be repeated: torch.use_deterministic_algorithms(True), which attach calls, "
+          "must stay on",
+          shard.id.shard, what));
+}
+
+}  // namespace
+
 StatusOr<std::vector<std::string>> KnownShardSha256(TrainingJob* job) {
   RING_ASSIGN_OR_RETURN(const std::shared_ptr<const ShardBatch> batch, LoadKnownShard(job));
+  const bool script = job->layout->rate_groups() > 0;
+  std::shared_ptr<const ShardBatch> other;
+  if (script && job->spec().shards() > 1) {
+    RING_ASSIGN_OR_RETURN(other, job->loader->Load(BatchId::Training(0, 0)));
+    if (other->samples.empty()) other = nullptr;
+  }
   std::vector<std::string> hashes(job->cores->size());
   RING_RETURN_IF_ERROR(job->cores->RunOnAll([&](const Seat& seat) -> Status {
-    RING_ASSIGN_OR_RETURN(hashes[seat.index()], HashShard(*job, *batch, seat));
+    RING_ASSIGN_OR_RETURN(ShardHash hash, HashShard(*job, *batch, seat));
+    if (script) RING_RETURN_IF_ERROR(CheckPure(*job, *batch, other.get(), hash, seat));
+    hashes[seat.index()] = std::move(hash.sha256);
     return absl::OkStatus();
   }));
   return hashes;

@@ -129,12 +129,14 @@ Status MakeDeviceCopy(TrainingJob* job) {
 }
 
 // S(0) as it is drawn and the sums of a step, and the cores' weights of it.
-Status MakeState(TrainingJob* job) {
+Status MakeState(const Backend* backend, TrainingJob* job) {
   const v1::ResultSpec& spec = job->spec();
   const exact::BlockLayout& blocks = job->layout->blocks();
   job->state = std::make_unique<State>(job->layout, static_cast<int>(spec.precision_bits()),
                                        NothingWatched(spec), PredictedOf(spec));
-  Initialize(spec, job->state.get());
+  Initialize(spec, job->state.get(), [backend](uint32_t parameter, std::span<float> values) {
+    return backend->Given(parameter, values);
+  });
   job->gradients = std::make_unique<GradientSum>(&blocks, &job->state->units, spec.reduction(),
                                                  spec.shards(), job->options.bucket_elements);
   if (spec.reduction() == v1::REDUCTION_FLOAT32) {
@@ -220,7 +222,7 @@ StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(
   enter("bind");
   RING_RETURN_IF_ERROR(WithTable(Bind(backend, cores, augments, job.get()), *job, backend, cores));
   enter("initialize");
-  RING_RETURN_IF_ERROR(MakeState(job.get()));
+  RING_RETURN_IF_ERROR(MakeState(backend, job.get()));
   return job;
 }
 

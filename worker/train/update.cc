@@ -47,11 +47,23 @@ void UpdateStatistics(const exact::Record& total, State* state) {
 void UpdateMetrics(const v1::ResultSpec& spec, const exact::Record& total, State* state) {
   const uint64_t epoch = state->step / spec.steps_per_epoch();
   EpochMetrics& metrics = state->metrics;
-  const std::vector<double> sums = total.scalars();
+  std::vector<double> sums = total.scalars();
+  std::fill_n(sums.rbegin(), 2 * state->layout->rate_groups(), 0);  // no metrics
   if (metrics.epoch != epoch) metrics = {.epoch = epoch};
   metrics.sums.resize(sums.size());
   std::ranges::transform(metrics.sums, sums, metrics.sums.begin(), std::plus<>());
   metrics.samples += total.samples();
+}
+
+// The rates that a script's shards said: the bits of a float64 in two counts each.
+std::vector<double> RatesOf(const StateLayout& layout, const exact::Record& total) {
+  const std::vector<double> scalars = total.scalars();
+  std::vector<double> rates;
+  for (size_t at = scalars.size() - 2 * layout.rate_groups(); at < scalars.size(); at += 2) {
+    rates.push_back(std::bit_cast<double>((static_cast<uint64_t>(scalars[at]) << 32) |
+                                          static_cast<uint64_t>(scalars[at + 1])));
+  }
+  return rates;
 }
 
 // What the evaluation of S(k) set, as blocks behind those of the record.
@@ -185,6 +197,7 @@ Status ApplyStep(TrainingJob* job, const exact::Record& total, SumSource source)
   MutexLock lock(job->state_mu);
   RING_RETURN_IF_ERROR(job->lost_state);
   State& state = *job->state;
+  job->rates = RatesOf(*job->layout, total);
   RING_ASSIGN_OR_RETURN(const exact::BlockSum sum, Train(job, Change::kUpdate, source));
   if (job->scaled()) {
     state.loss_scale = AfterGoodStep(state.loss_scale, job->spec().growth_steps());

@@ -28,6 +28,7 @@ void MixLabels(Program* program) {
 }  // namespace
 
 StatusOr<Program> BuildProgram(const v1::Graph& message, const ProgramOptions& options) {
+  if (IsScript(message)) return ScriptProgram(message, options.mode, options.samples);
   RING_ASSIGN_OR_RETURN(const DType compute, ComputeType(options.policy));
   RING_ASSIGN_OR_RETURN(Program program, FromMessage(message, options.mode, options.samples));
   if (options.mode == Mode::kTraining) {

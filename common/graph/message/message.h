@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "ringmaster/v1/graph.pb.h"
 #include "ringmaster/v1/job.pb.h"
+#include "ringmaster/v1/script.pb.h"
 
 namespace ringmaster::graph {
 
@@ -30,6 +31,16 @@ inline constexpr size_t kMaxGraphBytes = size_t{2} << 20;
 // the message is not canonical; UNIMPLEMENTED an op, or a version of one, that this release does
 // not know. `message` may come from anywhere.
 [[nodiscard]] StatusOr<Program> FromMessage(const v1::Graph& message, Mode mode, int64_t samples);
+
+// Of a job whose gradients a program of the user's computes (docs/core_protocol.md): names of
+// tensors are the module's, and the only node stands for all of it.
+[[nodiscard]] bool IsScript(const v1::Graph& message);
+// `content`: lower-case hex, of all that makes the script's results beside its facts.
+[[nodiscard]] v1::Graph ScriptGraph(const v1::ScriptFacts& facts, const std::string& content);
+// What stands in for a program of it: its tensors in their order, which is that of backward, and
+// its scalars. It has no nodes. INVALID_ARGUMENT: the message is no such graph.
+inline constexpr uint32_t kMaxRateGroups = 256;
+[[nodiscard]] StatusOr<Program> ScriptProgram(const v1::Graph& message, Mode mode, int64_t samples);
 
 // Whether rows of training have a share of the next row's label (Program::share).
 enum class Labels : uint8_t { kOwn, kMixed };

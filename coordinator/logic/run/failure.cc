@@ -40,6 +40,9 @@ constexpr std::array kTable = {
     Row{Cause::kStateDiffers, v1::FAILURE_CODE_STATE_DIFFERS, "STATE_DIFFERS",
         "One of the workers computed or kept wrong bits: test the memory of both hosts, leave the "
         "broken one out (`ringctl drain`), then {again}."},
+    Row{Cause::kScript, v1::FAILURE_CODE_SCRIPT, "SCRIPT",
+        "Mend the script as the reason says, and submit it again; `ringctl logs {job}` has what it "
+        "printed."},
     Row{Cause::kProtocolViolation, v1::FAILURE_CODE_UNSPECIFIED, "PROTOCOL_VIOLATION",
         "Install the same release on the coordinator and on {worker}, then {again}."},
     Row{Cause::kCheckpointDiffers, v1::FAILURE_CODE_UNSPECIFIED, "CHECKPOINT_DIFFERS",

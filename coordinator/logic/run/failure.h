@@ -22,6 +22,7 @@ enum class Cause {
   kMemory,
   kKnownShardDiffers,
   kStateDiffers,
+  kScript,
   kProtocolViolation,
   kCheckpointDiffers,
   kNoCheckpoint,

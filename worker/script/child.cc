@@ -1,0 +1,109 @@
+#include "worker/script/child.h"
+
+#include <utility>
+
+#include "common/text.h"
+#include "worker/backend/failure.h"
+
+namespace ringmaster::script {
+namespace {
+
+constexpr std::chrono::seconds kFarewell{1};
+
+Status Raised(const std::string& process, const v1::ScriptRaised& raised) {
+  // People read the traceback; the last line of it says what, the one before where.
+  return WithFailure(
+      raised.of_host() ? v1::FAILURE_CODE_UNSPECIFIED : v1::FAILURE_CODE_SCRIPT,
+      Error(absl::StatusCode::kFailedPrecondition, "{}: the script raised {}: {}\n{}", process,
+            raised.type(), raised.message(), raised.traceback()));
+}
+
+}  // namespace
+
+Child::~Child() {
+  (void)Send(lane_.get(), PacketKind::kEnd, "", {}, std::chrono::steady_clock::now() + kFarewell);
+}
+
+StatusOr<Packet> Child::Next(Deadline deadline) {
+  StatusOr<Packet> packet = Receive(lane_.get(), deadline);
+  if (absl::IsUnavailable(packet.status())) {
+    return Error(absl::StatusCode::kUnavailable, "{} is gone: it ended, or was killed", process_);
+  }
+  if (!packet.ok()) return Annotate(packet.status(), process_);
+  if (packet->kind != PacketKind::kRaised) return packet;
+  v1::ScriptRaised raised;
+  RING_RETURN_IF_ERROR(TakeJson(&*packet, &raised));
+  return Raised(process_, raised);
+}
+
+StatusOr<Packet> Child::Expect(PacketKind kind, Deadline deadline) {
+  RING_ASSIGN_OR_RETURN(Packet packet, Next(deadline));
+  if (packet.kind == kind) return packet;
+  return Error(absl::StatusCode::kDataLoss, "{}: the core protocol: expected {}, got {}", process_,
+               Name(kind), Name(packet.kind));
+}
+
+StatusOr<Attached> Child::Attach(const v1::ScriptHello& hello, Deadline deadline) {
+  RING_RETURN_IF_ERROR(
+      Annotate(SendJson(lane_.get(), PacketKind::kHello, hello, {}, deadline), process_));
+  RING_ASSIGN_OR_RETURN(Packet packet, Expect(PacketKind::kFacts, deadline));
+  Attached attached;
+  RING_RETURN_IF_ERROR(Annotate(TakeJson(&packet, &attached.facts), process_));
+  if (packet.files.size() != 1) {
+    return Error(absl::StatusCode::kDataLoss, "{}: the core protocol: FACTS without initial values",
+                 process_);
+  }
+  attached.initial = std::move(packet.files.front());
+  return attached;
+}
+
+Status Child::LayOut(const v1::ScriptLayout& layout, const pjrt::SharedMemory& state,
+                     Deadline deadline) {
+  RING_ASSIGN_OR_RETURN(slot_, pjrt::SharedMemory::Create("ringmaster-slot", layout.bytes()));
+  const int files[] = {state.file(), slot_.file()};
+  RING_RETURN_IF_ERROR(
+      Annotate(SendJson(lane_.get(), PacketKind::kLayout, layout, files, deadline), process_));
+  return Expect(PacketKind::kReady, deadline).status();
+}
+
+StatusOr<ShardDone> Child::Compute(const ShardCall& call, size_t metrics, size_t groups,
+                                   size_t tensors, Deadline deadline) {
+  const Status sent = Send(lane_.get(), PacketKind::kShard, ToBody(call), {}, deadline);
+  // One that raised between two shards has said so.
+  if (!sent.ok() && !absl::IsUnavailable(sent)) return Annotate(sent, process_);
+  std::vector<bool> there(tensors);
+  size_t count = 0;
+  while (true) {
+    RING_ASSIGN_OR_RETURN(const Packet packet, Next(deadline));
+    if (packet.kind == PacketKind::kBucket) {
+      for (const uint32_t tensor : BucketOf(packet.body)) {
+        if (tensor >= tensors || there[tensor]) {
+          return Error(
+              absl::StatusCode::kDataLoss,
+              "{}: the core protocol: a BUCKET of tensor {}, of which there are {}, or for "
+              "the second time",
+              process_, tensor, tensors);
+        }
+        there[tensor] = true;
+        ++count;
+      }
+      continue;
+    }
+    if (packet.kind != PacketKind::kDone) {
+      return Error(absl::StatusCode::kDataLoss,
+                   "{}: the core protocol: {} in the middle of a shard", process_,
+                   Name(packet.kind));
+    }
+    RING_ASSIGN_OR_RETURN(ShardDone done, DoneOf(packet.body, metrics, groups));
+    if (done.step != call.step || done.shard != call.shard || count != tensors) {
+      return Error(
+          absl::StatusCode::kDataLoss,
+          "{}: the core protocol: DONE of step {}, shard {} with {} tensors; expected step "
+          "{}, shard {} with {}",
+          process_, done.step, done.shard, count, call.step, call.shard, tensors);
+    }
+    return done;
+  }
+}
+
+}  // namespace ringmaster::script

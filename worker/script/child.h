@@ -1,0 +1,73 @@
+// One child as the worker sees it: its lane, its slot, and what it computed. A ChildSource starts
+// them. A child and what it gives are one thread's; a source is thread-safe.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/files.h"
+#include "common/status.h"
+#include "ringmaster/v1/script.pb.h"
+#include "worker/backend/pjrt/shared_memory.h"
+#include "worker/script/protocol.h"
+
+namespace ringmaster::script {
+
+// What a child said of itself at its attach.
+struct Attached {
+  v1::ScriptFacts facts;
+  OwnedFile initial;  // float32, dense, in the order of the tensors
+};
+
+class Child {
+ public:
+  // `process`: in messages, "core0 (process 4711)".
+  Child(OwnedFile lane, std::string process)
+      : lane_(std::move(lane)), process_(std::move(process)) {}
+  ~Child();  // tells it to leave
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  // Says HELLO, and waits until the script attaches. FAILED_PRECONDITION: it raised, with the
+  // traceback, or ended; DATA_LOSS: it does not speak the protocol.
+  [[nodiscard]] StatusOr<Attached> Attach(const v1::ScriptHello& hello, Deadline deadline);
+  // Maps the state and a slot of its own, where tensors lie at these offsets of `bytes`.
+  [[nodiscard]] Status LayOut(const v1::ScriptLayout& layout, const pjrt::SharedMemory& state,
+                              Deadline deadline);
+  [[nodiscard]] bool laid_out() const { return slot_.bytes() > 0; }
+  // Every tensor's gradient is in the slot then. UNAVAILABLE: it died, or does not answer in time:
+  // another one may compute the shard. Else as Attach.
+  [[nodiscard]] StatusOr<ShardDone> Compute(const ShardCall& call, size_t metrics, size_t groups,
+                                            size_t tensors, Deadline deadline);
+  [[nodiscard]] std::span<const float> slot(size_t offset, size_t elements) const {
+    return {reinterpret_cast<const float*>(slot_.data() + offset), elements};
+  }
+  [[nodiscard]] const std::string& process() const { return process_; }
+
+ private:
+  // The next packet, which is of this kind; what a script raised as an error.
+  [[nodiscard]] StatusOr<Packet> Expect(PacketKind kind, Deadline deadline);
+  [[nodiscard]] StatusOr<Packet> Next(Deadline deadline);
+
+  const OwnedFile lane_;
+  const std::string process_;
+  pjrt::SharedMemory slot_;
+};
+
+struct StartedChild {
+  std::unique_ptr<Child> child;
+  Attached attached;
+};
+
+class ChildSource {
+ public:
+  virtual ~ChildSource() = default;
+  // A child that has attached. FAILED_PRECONDITION: none can be had, or its script raised.
+  [[nodiscard]] virtual StatusOr<StartedChild> Start(const v1::ScriptHello& hello,
+                                                     Deadline deadline) = 0;
+};
+
+}  // namespace ringmaster::script

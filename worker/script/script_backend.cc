@@ -1,0 +1,272 @@
+#include "worker/script/script_backend.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "common/check.h"
+#include "common/exact/block_layout.h"
+#include "common/sha256.h"
+#include "worker/backend/core_thread.h"
+#include "worker/backend/failure.h"
+
+namespace ringmaster::script {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr uint32_t kMostDeaths = 3;  // of children that one shard may cost
+constexpr std::chrono::minutes kAttachLimit{5};
+
+// The parameters of S(k) in memory that children map: as they lie in the master arena.
+class ScriptWeights final : public Weights {
+ public:
+  static StatusOr<std::unique_ptr<ScriptWeights>> Create(const graph::Program& program) {
+    std::vector<exact::BlockLayout::Tensor> tensors;
+    for (const uint32_t number : program.gradient_order) {
+      const auto elements = graph::Elements(program.parameters[number].shape);
+      tensors.push_back({number, static_cast<uint64_t>(elements)});
+    }
+    RING_ASSIGN_OR_RETURN(const exact::BlockLayout blocks, exact::BlockLayout::Create(tensors));
+    auto weights = std::make_unique<ScriptWeights>();
+    v1::ScriptLayout& layout = weights->layout_;
+    layout.set_bytes(blocks.arena_elements() * sizeof(float));
+    for (uint32_t i = 0; i < program.parameters.size(); ++i) {
+      layout.add_offsets(blocks.tensor(i).offset() * sizeof(float));
+      weights->elements_.push_back(blocks.tensor(i).elements);
+    }
+    RING_ASSIGN_OR_RETURN(weights->memory_,
+                          pjrt::SharedMemory::Create("ringmaster-state", layout.bytes()));
+    return weights;
+  }
+
+  Status Refresh(const exact::BlockLayout& /*layout*/, std::span<const float> parameters,
+                 std::span<const float> /*means*/, std::span<const float> /*variances*/) override {
+    RING_CHECK(parameters.size_bytes() == memory_.bytes(), "the arena of the same program");
+    if (std::exchange(followed_, false)) return absl::OkStatus();
+    std::memcpy(memory_.data(), parameters.data(), parameters.size_bytes());
+    return absl::OkStatus();
+  }
+  // No child computes while an update runs.
+  void Follow(uint32_t parameter, const float* values, const UpdatedRange& range) override {
+    auto* const own =
+        reinterpret_cast<float*>(memory_.data() + layout_.offsets(static_cast<int>(parameter)));
+    std::memcpy(own + range.from, values + range.from, (range.to - range.from) * sizeof(float));
+  }
+  void EndUpdate() override { followed_ = true; }
+  [[nodiscard]] uint64_t HostBytes() const override { return memory_.bytes(); }
+
+  [[nodiscard]] const v1::ScriptLayout& layout() const { return layout_; }
+  [[nodiscard]] const std::vector<uint64_t>& elements() const { return elements_; }
+  [[nodiscard]] const pjrt::SharedMemory& memory() const { return memory_; }
+
+ private:
+  v1::ScriptLayout layout_;
+  std::vector<uint64_t> elements_;  // of each tensor
+  pjrt::SharedMemory memory_;
+  bool followed_ = false;
+};
+
+// A core's child, and another one where it died.
+class ScriptCore final : public Core {
+ public:
+  ScriptCore(const ScriptOptions& options, ChildSource* children, CoreOptions core, uint32_t number)
+      : options_(options), children_(children), core_(std::move(core)), number_(number) {}
+
+  StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program, Weights& weights,
+                                             const graph::Augmenter* augmenter) override;
+  [[nodiscard]] uint64_t memory_bytes() const override { return bytes_; }
+
+  Status Run(const ScriptWeights& weights, const ShardInput& input, const GradientSink& sink,
+             ShardOutput* output);
+
+ private:
+  [[nodiscard]] Status EnsureChild(const ScriptWeights& weights);
+  [[nodiscard]] Status CheckSame(const v1::ScriptFacts& facts, const std::string& process) const;
+
+  const ScriptOptions& options_;
+  ChildSource* const children_;
+  const CoreOptions core_;
+  const uint32_t number_;
+  uint64_t bytes_ = 0;
+  std::unique_ptr<Child> child_;
+};
+
+class ScriptExecutable final : public Executable {
+ public:
+  ScriptExecutable(ScriptCore* core, const ScriptWeights* weights)
+      : core_(core), weights_(weights) {}
+  Status Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) override {
+    return core_->Run(*weights_, input, sink, output);
+  }
+
+ private:
+  ScriptCore* const core_;
+  const ScriptWeights* const weights_;
+};
+
+StatusOr<std::unique_ptr<Executable>> ScriptCore::Bind(const graph::Program& program,
+                                                       Weights& weights,
+                                                       const graph::Augmenter* /*augmenter*/) {
+  if (program.rate_groups == 0) {
+    return Error(absl::StatusCode::kUnimplemented, "a script's core has no kernels of its own");
+  }
+  auto& own = static_cast<ScriptWeights&>(weights);
+  bytes_ = own.layout().bytes();  // the slot
+  RING_RETURN_IF_ERROR(EnsureChild(own));
+  return std::make_unique<ScriptExecutable>(this, &own);
+}
+
+Status ScriptCore::CheckSame(const v1::ScriptFacts& facts, const std::string& process) const {
+  const v1::ScriptFacts& expected = options_.facts;
+  const auto differ = [&](const char* what) {
+    return WithFailure(
+        v1::FAILURE_CODE_SCRIPT,
+        FailedPrecondition("{}: the script is not the same in every process: {} differ; "
+                           "seed what draws them before attach",
+                           process, what));
+  };
+  if (facts.tensors_size() != expected.tensors_size()) return differ("its tensors");
+  for (int i = 0; i < facts.tensors_size(); ++i) {
+    const v1::ScriptTensor &a = facts.tensors(i), &b = expected.tensors(i);
+    const bool same = a.name() == b.name() && std::ranges::equal(a.shape(), b.shape()) &&
+                      a.role() == b.role() && a.group() == b.group();
+    if (!same) return differ("its tensors");
+  }
+  if (facts.initial_sha256() != expected.initial_sha256()) return differ("its initial values");
+  if (facts.frozen_sha256() != expected.frozen_sha256()) return differ("its frozen values");
+  return absl::OkStatus();
+}
+
+Status ScriptCore::EnsureChild(const ScriptWeights& weights) {
+  if (child_ != nullptr) return absl::OkStatus();
+  v1::ScriptHello hello;
+  hello.set_core(number_);
+  hello.set_threads(core_.threads);
+  hello.set_deterministic(true);
+  const Deadline deadline = steady_clock::now() + kAttachLimit;
+  RING_ASSIGN_OR_RETURN(StartedChild started, children_->Start(hello, deadline));
+  RING_RETURN_IF_ERROR(CheckSame(started.attached.facts, started.child->process()));
+  RING_RETURN_IF_ERROR(started.child->LayOut(weights.layout(), weights.memory(), deadline));
+  child_ = std::move(started.child);
+  return absl::OkStatus();
+}
+
+Status ScriptCore::Run(const ScriptWeights& weights, const ShardInput& input,
+                       const GradientSink& sink, ShardOutput* output) {
+  const ShardCall call = {.step = input.step,
+                          .update = input.update,
+                          .seed = input.seed,
+                          .batch = input.batch,
+                          .shard = input.shard,
+                          .shards = input.shards,
+                          .seed_scale = input.loss_seed,
+                          .samples = input.samples};
+  const auto metrics = static_cast<size_t>(options_.facts.metrics_size());
+  const auto groups = static_cast<size_t>(options_.facts.groups_size());
+  StatusOr<ShardDone> done = Internal("no child was asked");
+  for (uint32_t deaths = 0; !done.ok();) {
+    const Status ready = EnsureChild(weights);
+    if (ready.ok()) {
+      done = child_->Compute(call, metrics, groups, weights.elements().size(),
+                             steady_clock::now() + options_.shard_limit);
+    } else {
+      done = ready;
+    }
+    if (done.ok()) break;
+    child_ = nullptr;
+    const bool died = absl::IsUnavailable(done.status()) || absl::IsDeadlineExceeded(done.status());
+    if (!died) return done.status();
+    spdlog::warn("{}; step {}, shard {} is computed again", Message(done.status()), input.step,
+                 input.shard);
+    if (++deaths == kMostDeaths) {
+      return Annotate(done.status(), fmt::format("{} children died of one shard", kMostDeaths));
+    }
+  }
+  for (uint32_t i = 0; i < weights.elements().size(); ++i) {
+    sink.take(i,
+              child_->slot(weights.layout().offsets(static_cast<int>(i)), weights.elements()[i]));
+  }
+  output->scalars = {done->loss};
+  output->scalars.insert(output->scalars.end(), done->metrics.begin(), done->metrics.end());
+  // The rates of the last shard count, which is never empty.
+  const bool says = input.shard + 1 == input.shards;
+  for (const double rate : done->rates) {
+    const auto bits = says ? std::bit_cast<uint64_t>(rate) : 0;
+    output->scalars.push_back(static_cast<double>(bits >> 32));
+    output->scalars.push_back(static_cast<double>(bits & UINT32_MAX));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<ScriptBackend>> ScriptBackend::Create(ScriptOptions options,
+                                                               OwnedFile initial,
+                                                               ChildSource* children) {
+  std::unique_ptr<ScriptBackend> backend(new ScriptBackend(std::move(options), children));
+  size_t elements = 0;
+  for (const v1::ScriptTensor& tensor : backend->options_.facts.tensors()) {
+    backend->offsets_.push_back(elements);
+    size_t own = 1;
+    for (const int64_t extent : tensor.shape()) own *= static_cast<size_t>(extent);
+    elements += own;
+  }
+  std::vector<float>& values = backend->initial_;
+  values.resize(elements);
+  size_t done = 0;
+  while (done < elements * sizeof(float)) {
+    const ssize_t count = pread(initial.get(), reinterpret_cast<char*>(values.data()) + done,
+                                elements * sizeof(float) - done, static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    done += static_cast<size_t>(count);
+  }
+  Sha256 sha;
+  sha.Update(values.data(), done);
+  if (Hex(sha.Finish()) == backend->options_.facts.initial_sha256()) return backend;
+  return Error(absl::StatusCode::kDataLoss,
+               "the core protocol: the initial values are not those of their SHA-256");
+}
+
+v1::NumericsClass ScriptBackend::numerics_class(uint32_t threads_per_core) const {
+  v1::NumericsClass numerics = options_.numerics;
+  numerics.set_backend("script");
+  numerics.set_threads_per_core(threads_per_core);
+  for (const auto& [name, version] : options_.facts.libraries()) {
+    (*numerics.mutable_libraries())[name] = version;
+  }
+  return numerics;
+}
+
+v1::DeviceProfile ScriptBackend::device_profile() const {
+  v1::DeviceProfile profile;
+  profile.set_kind("script");
+  profile.set_alignment(64);
+  return profile;
+}
+
+bool ScriptBackend::Given(uint32_t parameter, std::span<float> values) const {
+  const auto all =
+      std::span(reinterpret_cast<const float*>(initial_.data()), initial_.bytes() / sizeof(float));
+  std::ranges::copy(all.subspan(offsets_[parameter], values.size()), values.begin());
+  return true;
+}
+
+StatusOr<std::unique_ptr<Weights>> ScriptBackend::MakeWeights(const graph::Program& training) {
+  RING_ASSIGN_OR_RETURN(std::unique_ptr<Weights> weights, ScriptWeights::Create(training));
+  return weights;
+}
+
+StatusOr<std::unique_ptr<Core>> ScriptBackend::MakeCore(const CoreOptions& options) {
+  RING_RETURN_IF_ERROR(PinThread(options));
+  return std::make_unique<ScriptCore>(options_, children_, options, cores_++);
+}
+
+}  // namespace ringmaster::script
