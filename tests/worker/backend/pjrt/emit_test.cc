@@ -214,6 +214,26 @@ TEST_CASE("Emit: of equal logits the lower class is in front, and a NaN is in fr
   }
 }
 
+TEST_CASE("Emit: a max pool's gradient pads its input, not its windows") {
+  int padded = 0;
+  for (const OpCase& test : graph::AllCases()) {
+    const auto* pool = std::get_if<graph::MaxPoolGradient>(&test.kind);
+    if (pool == nullptr) continue;
+    INFO(graph::NameOf(test));
+    const auto op = testing::MakeOpProgram(test, DType::kFloat32);
+    REQUIRE(Message(op.status()) == "");
+    const std::string text = Emitted(op->program).module().text;
+    const size_t begin = text.find("stablehlo.select_and_scatter");
+    REQUIRE(begin != std::string::npos);
+    const std::string line = text.substr(begin, text.find('\n', begin) - begin);
+    CHECK(line.find("padding = dense<[[0, 0], [0, 0], [0, 0], [0, 0]]>") != std::string::npos);
+    const bool pads = pool->pads != graph::PoolAttributes().pads;
+    CHECK((text.find("stablehlo.pad") != std::string::npos) == pads);
+    padded += pads ? 1 : 0;
+  }
+  CHECK(padded >= 3);
+}
+
 TEST_CASE("Emit: the same program gives the same text") {
   const auto build = [] { return testing::ModelProgram({.name = "alexnet", .samples = 2}); };
   const auto first = build(), second = build();

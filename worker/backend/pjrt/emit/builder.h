@@ -102,9 +102,9 @@ class Builder {
   [[nodiscard]] Tensor Slice(const Tensor& x, const std::vector<int64_t>& begin,
                              const std::vector<int64_t>& end);
   [[nodiscard]] Tensor Concatenate(const std::vector<Tensor>& parts, size_t axis);
-  // Zeros round x, and `between` of them between its elements; of each axis.
+  // What the fold starts from round x, and `between` of it between x's elements; of each axis.
   [[nodiscard]] Tensor Pad(const Tensor& x, const std::vector<Padding>& padding,
-                           const std::vector<int64_t>& between);
+                           const std::vector<int64_t>& between, Fold fold = Fold::kAdd);
 
   // Over those axes, which go.
   [[nodiscard]] Tensor Reduce(Fold fold, const Tensor& x, const std::vector<int64_t>& axes);
