@@ -260,6 +260,21 @@ Tensor Builder::Pad(const Tensor& x, const std::vector<Padding>& padding,
   return Append("pad", {x, Start(fold, x.element)}, attributes, x.element, shape);
 }
 
+std::vector<Tensor> Builder::Apart(const std::vector<Tensor>& values) {
+  const std::string name = NewName();
+  std::string names, types;
+  std::vector<Tensor> apart;
+  for (const Tensor& value : values) {
+    const char* const comma = names.empty() ? "" : ", ";
+    names += comma + value.name;
+    types += comma + value.type();
+    apart.push_back({fmt::format("{}#{}", name, apart.size()), value.element, value.shape});
+  }
+  text_ += fmt::format("    {}:{} = \"stablehlo.optimization_barrier\"({}) : ({}) -> ({})\n", name,
+                       values.size(), names, types, types);
+  return apart;
+}
+
 Tensor Builder::Start(Fold fold, Element element) {
   return fold == Fold::kAdd ? Zero({}, element) : Constant(-HUGE_VAL, {}, element);
 }

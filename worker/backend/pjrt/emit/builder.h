@@ -107,6 +107,9 @@ class Builder {
                            const std::vector<int64_t>& between, Fold fold = Fold::kAdd);
 
   // Over those axes, which go.
+  // The same values, which no compiler merges with what else computes them.
+  [[nodiscard]] std::vector<Tensor> Apart(const std::vector<Tensor>& values);
+
   [[nodiscard]] Tensor Reduce(Fold fold, const Tensor& x, const std::vector<int64_t>& axes);
   [[nodiscard]] Tensor ReduceWindow(Fold fold, const Tensor& x, const Windows& windows);
   // Adds each element of dy to where the first maximum of its window of x lies.

@@ -27,7 +27,8 @@ class EmitContext {
   void SetFed(graph::ValueId id, const Tensor& argument);
   void SetRows(const Tensor& rows) { rows_ = rows; }
   void SetDropoutKeys(const std::string& layer, const Tensor& keys) { keys_[layer] = keys; }
-  // What follows is written for that node.
+  // What follows is written for that node. One that runs again reads values of their
+  // own: a compiler would take it for the node that ran before, and keep what that made.
   void Enter(const graph::Node& node);
 
   [[nodiscard]] Builder& builder() { return builder_; }
@@ -50,7 +51,9 @@ class EmitContext {
     return *values_[static_cast<size_t>(id)];
   }
   // An operand as it is stored, and in float32.
-  [[nodiscard]] const Tensor& In(size_t i) const { return At(node_->inputs[i]); }
+  [[nodiscard]] const Tensor& In(size_t i) const {
+    return apart_.empty() ? At(node_->inputs[i]) : apart_[i];
+  }
   [[nodiscard]] Tensor Wide(size_t i) { return builder_.Convert(In(i), Element::kFloat32); }
   // Stores a result in the type of its value.
   void Out(size_t i, const Tensor& result);
@@ -87,3 +90,4 @@ using EmitFunction = EmitOp*;
 [[nodiscard]] EmitFunction FindEmitter(const graph::Kind& kind);
 
 }  // namespace ringmaster::pjrt
+  std::vector<Tensor> apart_;  // its operands, where it runs again
