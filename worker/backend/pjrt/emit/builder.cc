@@ -347,7 +347,7 @@ Tensor Builder::Convolve(const Tensor& x, const Tensor& kernel, const Convolutio
       convolution.dimensions, Array(convolution.strides), PaddingAttribute(convolution.padding),
       Array(convolution.x_dilations), Array(convolution.kernel_dilations), convolution.batch_groups,
       convolution.feature_groups, PrecisionOf(x));
-  return Append("convolution", {x, kernel}, attributes, Element::kFloat32, shape);
+  return Append("convolution", {x, kernel}, attributes, convolution.result, shape);
 }
 
 }  // namespace ringmaster::pjrt

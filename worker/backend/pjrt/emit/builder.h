@@ -55,6 +55,7 @@ struct Convolution {
   std::array<Padding, 2> padding = {};
   std::array<int64_t, 2> x_dilations = {1, 1}, kernel_dilations = {1, 1};
   int64_t feature_groups = 1, batch_groups = 1;
+  Element result = Element::kFloat32;
 };
 
 class Builder {
@@ -106,10 +107,10 @@ class Builder {
   [[nodiscard]] Tensor Pad(const Tensor& x, const std::vector<Padding>& padding,
                            const std::vector<int64_t>& between, Fold fold = Fold::kAdd);
 
-  // Over those axes, which go.
   // The same values, which no compiler merges with what else computes them.
   [[nodiscard]] std::vector<Tensor> Apart(const std::vector<Tensor>& values);
 
+  // Over those axes, which go.
   [[nodiscard]] Tensor Reduce(Fold fold, const Tensor& x, const std::vector<int64_t>& axes);
   [[nodiscard]] Tensor ReduceWindow(Fold fold, const Tensor& x, const Windows& windows);
   // Adds each element of dy to where the first maximum of its window of x lies.
@@ -117,7 +118,7 @@ class Builder {
   // Contracts one axis of each; float32. 16-bit operands are multiplied as they are, float32 ones
   // without a loss, whatever the device would rather do.
   [[nodiscard]] Tensor Dot(const Tensor& a, const Tensor& b, int64_t a_axis, int64_t b_axis);
-  // Likewise.
+  // Likewise, of the element type that is asked for.
   [[nodiscard]] Tensor Convolve(const Tensor& x, const Tensor& kernel,
                                 const Convolution& convolution, const graph::Shape& shape);
 

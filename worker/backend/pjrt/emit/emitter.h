@@ -3,6 +3,8 @@
 // one Emit; thread-compatible.
 //
 // Ops compute in float32 and round once, when a value is stored: what they read is widened first.
+// A convolution whose sums come in 16 bits (Convolutions::kStored) rounds once more in front of its
+// bias and relu.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +17,17 @@
 
 #include "common/graph/program.h"
 #include "worker/backend/pjrt/emit/builder.h"
+#include "worker/backend/pjrt/emit/emit.h"
 
 namespace ringmaster::pjrt {
 
 class EmitContext {
  public:
-  EmitContext(const graph::Program& program, Builder* builder)
-      : program_(program), builder_(*builder), values_(program.graph.values().size()) {}
+  EmitContext(const graph::Program& program, Convolutions convolutions, Builder* builder)
+      : program_(program),
+        convolutions_(convolutions),
+        builder_(*builder),
+        values_(program.graph.values().size()) {}
 
   // What is fed. `rows`: a scalar int32, how many rows are samples; without it all are.
   void SetFed(graph::ValueId id, const Tensor& argument);
@@ -55,6 +61,10 @@ class EmitContext {
     return apart_.empty() ? At(node_->inputs[i]) : apart_[i];
   }
   [[nodiscard]] Tensor Wide(size_t i) { return builder_.Convert(In(i), Element::kFloat32); }
+  // What a convolution gives whose result becomes output i, unless that is a gradient of weights.
+  [[nodiscard]] Element Convolved(size_t i) const {
+    return convolutions_ == Convolutions::kStored ? ElementOf(output(i).dtype) : Element::kFloat32;
+  }
   // Stores a result in the type of its value.
   void Out(size_t i, const Tensor& result);
 
@@ -76,11 +86,13 @@ class EmitContext {
 
  private:
   const graph::Program& program_;
+  const Convolutions convolutions_;
   Builder& builder_;
   std::vector<std::optional<Tensor>> values_;  // by ValueId
   std::optional<Tensor> rows_;
   std::map<std::string, Tensor> keys_, once_;
   const graph::Node* node_ = nullptr;
+  std::vector<Tensor> apart_;  // its operands, where it runs again
 };
 
 using EmitOp = void(EmitContext& context);
@@ -90,4 +102,3 @@ using EmitFunction = EmitOp*;
 [[nodiscard]] EmitFunction FindEmitter(const graph::Kind& kind);
 
 }  // namespace ringmaster::pjrt
-  std::vector<Tensor> apart_;  // its operands, where it runs again
