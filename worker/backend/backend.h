@@ -118,7 +118,8 @@ struct ShardOutput {
 //
 // `outage`: a device went down in the middle of a run, or before it, and is brought up again before
 // the shard is computed once more, which may take minutes; then, whatever came of it, that this is
-// over. It returns whether the run is still wanted, else that ends with CANCELLED.
+// over. It returns whether the run is still wanted, else that ends with CANCELLED. Nothing of a run
+// that ends so was taken.
 enum class Outage : uint8_t { kBegins, kEnds };
 struct GradientSink {
   using Take = std::function<void(uint32_t parameter, std::span<const float> gradient)>;
@@ -218,6 +219,8 @@ class Core {
   // What the programs bound so far take of the core's memory: that of the largest. Where programs
   // are compiled by others this is what they say, so that Bind alone can refuse.
   [[nodiscard]] virtual uint64_t memory_bytes() const = 0;
+  // And of the host's, where the core's is a device's: what goes there and comes back.
+  [[nodiscard]] virtual uint64_t host_bytes() const { return 0; }
 };
 
 struct CoreOptions {

@@ -28,6 +28,7 @@ class Lane {
   // Makes room for at least so much, which loses what was in it; Connect shows it to the process.
   [[nodiscard]] Status Reserve(size_t bytes);
   [[nodiscard]] std::byte* memory() const { return memory_.data(); }
+  [[nodiscard]] size_t memory_bytes() const { return memory_.bytes(); }
   // Connects, also again, where it has no connection. Before every request.
   [[nodiscard]] Status Connect();
   // Which one it has, from 1 on, or 0; programs are bound to one of them.
