@@ -25,6 +25,7 @@ class PjrtCore final : public Core {
                                              const graph::Augmenter* augmenter) override;
   // Of the device, beside the weights.
   [[nodiscard]] uint64_t memory_bytes() const override { return largest_; }
+  [[nodiscard]] uint64_t host_bytes() const override { return lane_->memory_bytes(); }
 
  private:
   PjrtCore(CoreOptions options, uint32_t device, const Platform& platform, PluginHost& host);

@@ -82,6 +82,8 @@ const std::map<std::string, Reader>& Readers() {
       {"kind", Text(&Options::kind)},
       {"stats", Word("none", &Options::no_stats)},
       {"minor", Numeric(&Options::minor)},
+      {"version", Text(&Options::version)},
+      {"stablehlo", Numeric(&Options::stablehlo_minor)},
       {"table", Word("short", &Options::short_table)},
       {"strict",
        [](const auto& value, Options* to) {

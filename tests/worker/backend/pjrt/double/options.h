@@ -15,6 +15,8 @@
 //   stats=none                memory statistics of devices and programs are UNIMPLEMENTED
 // The interface:
 //   minor=N                   of the version; 104
+//   version=TEXT              PlatformVersion
+//   stablehlo=N               minor of the StableHLO version that it says it understands; 20
 //   table=short               ends behind entry 96
 //   strict=on|off             INVALID_ARGUMENT for structs that are smaller than its own; on
 //   structs=grown             its own are 32 bytes longer than those of 0.104
@@ -66,7 +68,9 @@ struct Options {
   bool wrong_results = false;
   std::string platform = "double";
   std::string kind = "double";
+  std::string version = "plugin double on StableHLO text";
   int32_t minor = 104;
+  int64_t stablehlo_minor = 20;
   Trouble compile = Trouble::kNone;
   Trouble execute = Trouble::kNone;
   uint64_t execute_at = 0;  // 0: each
