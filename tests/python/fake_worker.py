@@ -1,0 +1,313 @@
+"""The worker's end of the core protocol for tests: a zygote, its children, a state that an update of torch's SGD
+changes. It takes ringmaster.core's packets, and nothing of the child's end."""
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import typing
+import unittest
+
+import numpy
+
+from ringmaster import core
+
+PYTHON = pathlib.Path(__file__).resolve().parent.parent.parent / "python"
+PATIENCE = 60  # seconds for one packet, on a slow machine
+Kind = core.Kind
+
+
+class Raised(Exception):
+    """A child's RAISED."""
+
+    def __init__(self, told):
+        super().__init__(f"{told['type']}: {told['message']}\n{told['traceback']}")
+        self.told = told
+
+
+class Gone(Exception):
+    """The end of a child's socket."""
+
+
+class Result(typing.NamedTuple):
+    loss: float
+    metrics: tuple
+    rates: tuple
+    gradients: dict  # name -> array, a copy
+    early: list      # tensors, as BUCKETs named them
+    buckets: int
+
+
+def spawn(command, descriptor, environment):
+    """A process with this as descriptor 3; its id."""
+    return os.posix_spawn(command[0], command, environment, file_actions=[(os.POSIX_SPAWN_DUP2, descriptor, 3)])
+
+
+def pair():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.settimeout(PATIENCE)
+    return ours, theirs
+
+
+def environment(**more):
+    return {**os.environ, "PYTHONPATH": str(PYTHON), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0", **more}
+
+
+class State:
+    """S(k): an array a tensor, each a view of a memory file."""
+
+    def __init__(self, facts, initial):
+        self.tensors, self.groups = facts["tensors"], facts["groups"]
+        self.rule = facts["optimizer"].get("torch_sgd", {"momentum": 0, "dampening": 0, "nesterov": False})
+        self.offsets, self.bytes = [], 0
+        for tensor in self.tensors:
+            self.offsets.append(self.bytes)
+            self.bytes += -(-4 * int(numpy.prod(tensor["shape"])) // 1024) * 1024
+        self.file, self._all = mapped(self.bytes)
+        self.values = self.views(self._all)
+        self.velocity = {}
+        self.update = 0
+        at = 0
+        for value in self.values.values():
+            value[...] = initial[at:at + value.size].reshape(value.shape)
+            at += value.size
+        assert at == initial.size, (at, initial.size)
+
+    def views(self, memory):
+        """name -> array in a mapping laid out as the state."""
+        return {tensor["name"]: memory[offset // 4:offset // 4 + int(numpy.prod(tensor["shape"]))].reshape(tensor["shape"])
+                for tensor, offset in zip(self.tensors, self.offsets)}
+
+    def apply(self, gradients, rates):
+        """torch's SGD over the sums of all shards; a buffer gets what they add."""
+        for tensor in self.tensors:
+            name = tensor["name"]
+            value, gradient = self.values[name], gradients[name]
+            if tensor["role"] == "BUFFER":
+                value += gradient.astype(numpy.float32)
+                continue
+            gradient = gradient + float(self.groups[tensor["group"]]["weight_decay"]) * value
+            if self.rule["momentum"]:
+                old = self.velocity.get(name)
+                self.velocity[name] = gradient if old is None else (
+                    self.rule["momentum"] * old + (1 - self.rule["dampening"]) * gradient)
+                step = self.velocity[name]
+                gradient = gradient + self.rule["momentum"] * step if self.rule["nesterov"] else step
+            value -= (rates[tensor["group"]] * gradient).astype(numpy.float32)
+        self.update += 1
+
+    def sha256(self):
+        return hashlib.sha256(self._all.tobytes()).hexdigest()
+
+
+def mapped(size):
+    """A memory file and its float32 array."""
+    file = os.memfd_create("ringmaster-test")
+    os.ftruncate(file, size)
+    import mmap
+    return file, numpy.frombuffer(mmap.mmap(file, size), numpy.float32)
+
+
+class Child:
+    """A child, or the script itself in solo: the worker's end of its lane."""
+
+    def __init__(self, lane, core_number=0, log=None, pid=None):
+        self._lane, self.core, self.log, self.pid = lane, core_number, log, pid
+        self._state, self._slot, self._views = None, None, None
+
+    def expect(self, kind):
+        packet = core.receive(self._lane)
+        if packet is None:
+            raise Gone(self.said())
+        if packet.kind == Kind.RAISED:
+            raise Raised(packet.json())
+        if packet.kind != kind:
+            raise AssertionError(f"{kind.name} was expected, {packet.kind.name} came")
+        return packet
+
+    def said(self):
+        return self.log.read_text(errors="replace") if self.log else ""
+
+    def hello(self, threads=1, deterministic=True):
+        # As protobuf prints it: what is 0 or false is left out.
+        told = {"threads": threads, **({"core": self.core} if self.core else {}),
+                **({"deterministic": True} if deterministic else {})}
+        core.send_json(self._lane, Kind.HELLO, told)
+
+    def facts(self):
+        """ScriptFacts, and the initial values as one array."""
+        packet = self.expect(Kind.FACTS)
+        facts = packet.json()
+        file, = packet.files
+        initial = numpy.frombuffer(os.pread(file, os.fstat(file).st_size, 0), numpy.float32)
+        os.close(file)
+        assert hashlib.sha256(initial.tobytes()).hexdigest() == facts["initial_sha256"]
+        return facts, initial
+
+    def layout(self, state):
+        slot, self._slot = mapped(state.bytes)
+        self._slot[...] = numpy.nan  # what a child leaves out is seen
+        self._state, self._views = state, state.views(self._slot)
+        # As protobuf prints uint64.
+        told = {"bytes": str(state.bytes), "offsets": [str(offset) for offset in state.offsets]}
+        core.send_json(self._lane, Kind.LAYOUT, told, [state.file, slot])
+        os.close(slot)
+        self.expect(Kind.READY)
+
+    def start(self, **hello):
+        """State of this child's own facts, laid out."""
+        self.hello(**hello)
+        facts, initial = self.facts()
+        state = State(facts, initial)
+        self.layout(state)
+        return facts, state
+
+    def join(self, state, **hello):
+        """A further child of one job."""
+        self.hello(**hello)
+        facts, _ = self.facts()
+        self.layout(state)
+        return facts
+
+    def ask(self, step, shard, shards=4, batch=16, seed=1, update=None, scale=1.0, samples=None):
+        """SHARD: rows are dealt in order, the first shards have one more."""
+        begin, end = batch * shard // shards, batch * (shard + 1) // shards
+        samples = list(range(step * batch + begin, step * batch + end)) if samples is None else samples
+        update = self._state.update if update is None else update
+        core.send(self._lane, Kind.SHARD, struct.pack(f"<QQQQIIIf{len(samples)}Q", step, update, seed, batch, shard, shards,
+                                                      len(samples), scale / batch, *samples))
+
+    def answer(self, step, shard):
+        """BUCKETs and DONE; each tensor has to be in one of them."""
+        named, buckets = [], 0
+        while True:
+            packet = core.receive(self._lane)
+            if packet is None:
+                raise Gone(self.said())
+            if packet.kind == Kind.RAISED:
+                raise Raised(packet.json())
+            if packet.kind == Kind.DONE:
+                break
+            assert packet.kind == Kind.BUCKET, packet.kind
+            named += struct.unpack(f"<{len(packet.body) // 4}I", packet.body)
+            buckets += 1
+        assert sorted(named) == list(range(len(self._state.tensors))), named
+        said_step, said_shard, metrics, groups, loss = struct.unpack_from("<QIIId", packet.body)
+        assert (said_step, said_shard) == (step, shard)
+        numbers = struct.unpack_from(f"<{metrics + groups}d", packet.body, 28)
+        gradients = {name: view.copy() for name, view in self._views.items()}
+        self._slot[...] = numpy.nan
+        return Result(loss, numbers[:metrics], numbers[metrics:], gradients, named, buckets)
+
+    def shard(self, step, shard, **more):
+        self.ask(step, shard, **more)
+        return self.answer(step, shard)
+
+    def end(self):
+        core.send(self._lane, Kind.END)
+
+    def close(self):
+        self._lane.close()
+
+    def wait_raised(self):
+        """What RAISED says, whatever else came before it."""
+        while True:
+            packet = core.receive(self._lane)
+            if packet is None:
+                raise Gone(self.said())
+            if packet.kind == Kind.RAISED:
+                return packet.json()
+
+
+class Zygote:
+    """A zygote of one script, whose text may be another one for each child."""
+
+    def __init__(self, folder, arguments=(), **more):
+        self.folder = pathlib.Path(folder)
+        self.script = self.folder / "script.py"
+        self.control, theirs = pair()
+        with open(self.folder / "zygote.log", "wb") as log:
+            self.pid = os.posix_spawn(sys.executable, [sys.executable, "-m", "ringmaster.zygote", str(self.script), *arguments],
+                                      environment(**more),
+                                      file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 3), (os.POSIX_SPAWN_DUP2, log.fileno(), 2)])
+        theirs.close()
+        packet = core.receive(self.control)
+        assert packet is not None, (self.folder / "zygote.log").read_text()
+        self.up = packet.json()
+        self._log = 0
+
+    def fork(self, text=None, core_number=0):
+        """A Child that runs this text."""
+        if text is not None:
+            self.script.write_text(text)
+        ours, theirs = pair()
+        self._log += 1
+        log = self.folder / f"child{self._log}.log"
+        with open(log, "wb") as file:
+            core.send(self.control, Kind.FORK, struct.pack("<I", core_number), [theirs.fileno(), file.fileno()])
+        theirs.close()
+        packet = core.receive(self.control)
+        while packet.kind == Kind.EXITED:
+            packet = core.receive(self.control)
+        assert packet.kind == Kind.FORKED, packet
+        said, pid = struct.unpack("<Ii", packet.body)
+        assert said == core_number
+        return Child(ours, core_number, log, pid)
+
+    def exited(self):
+        """(core, process id, exit code) of the next child that ends; of a signal its number, negative."""
+        packet = core.receive(self.control)
+        assert packet.kind == Kind.EXITED, packet
+        number, pid, status = struct.unpack("<Iii", packet.body)
+        return number, pid, os.waitstatus_to_exitcode(status)
+
+    def close(self):
+        self.control.close()
+        os.waitpid(self.pid, 0)
+
+
+class ScriptTest(unittest.TestCase):
+    """Cases with one zygote. `self.fork(text)`: a child, which is ended behind the case."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="ringmaster-python-test-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.zygote = Zygote(folder.name)
+        cls.addClassCleanup(cls.zygote.close)
+
+    def setUp(self):
+        self._children = []
+        self.addCleanup(self._end)
+
+    def fork(self, text=None, core_number=0):
+        child = self.zygote.fork(text, core_number)
+        self._children.append(child)
+        return child
+
+    def start(self, text, **hello):
+        """(child, facts, state) of a first child."""
+        child = self.fork(text)
+        facts, state = child.start(**hello)
+        return child, facts, state
+
+    def refused(self, text):
+        """The message of the Refused that a script ends with before it has facts."""
+        child = self.fork(text)
+        child.hello()
+        told = child.wait_raised()
+        self.assertEqual(told["type"], "Refused", json.dumps(told, indent=1))
+        return told["message"]
+
+    def _end(self):
+        for child in self._children:
+            child.close()
+            try:
+                os.kill(child.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
