@@ -5,6 +5,7 @@
 A child is a session of its own and has the script as __main__. What ends the zygote, kill -9 too, ends its children:
 each has a leash, a pipe whose other end the zygote alone has and whose end is SIGKILL to the child's process group.
 """
+import atexit
 import faulthandler
 import fcntl
 import gc
@@ -18,6 +19,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import traceback
 import typing
 
@@ -162,27 +164,37 @@ def _of_script(trace, script):
 
 
 def _run(child, script, arguments):
-    """The script as __main__. The status that the child ends with."""
+    """The script as __main__. The status that the process ends with: 1 where it did not train to the end."""
     sys.argv = [script, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    how, status = "ran to its end", 0
     try:
         runpy.run_path(script, run_name="__main__")
-        how = "ran to its end"
+    except SystemExit as end:
+        how = f"called sys.exit({'' if end.code is None else repr(end.code)})"
+        status = end.code & 0xff if isinstance(end.code, int) else int(end.code is not None)
     except BaseException as error:
-        if isinstance(error, SystemExit):
-            if child.said_all or not child.is_here():
-                raise
-            how = f"called sys.exit({error.code!r})" if error.code is not None else "called sys.exit()"
-        else:
-            trace = _of_script(error.__traceback__, script)
-            traceback.print_exception(type(error), error, trace)
-            child.raised_by(error, trace)
-            return 1
-    if not child.is_here() or child.said_all:
-        return 0
-    child.raised("ScriptEnded", f"the script {how} before the job had ended: it leaves the loop over job.shards() "
-                                "only when that ends")
+        trace = _of_script(error.__traceback__, script)
+        traceback.print_exception(type(error), error, trace)
+        child.raised_by(error, trace)
+        return 1
+    if child.said_all or not child.is_here():
+        return status
+    child.raised("ScriptEnded", f"the script {how} before the job had ended: it leaves the loop over job.shards() only when "
+                                "that ends")
     return 1
+
+
+def _end(status):
+    """What a process does at its end, but for freeing what it shares with the zygote, which would copy all of that."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # closed by the script, or nobody reads it
+            pass
+    os._exit(status)
 
 
 def main():
@@ -194,10 +206,12 @@ def main():
     gc.freeze()  # pages of what was imported stay shared
     core.send_json(control, core.Kind.UP, interpreter)
     born = Zygote(control).serve()
+    status = 0
     if born is not None:
         child = _settle(born)
         _seed_defaults()
-        sys.exit(_run(child, sys.argv[1], sys.argv[2:]))
+        status = _run(child, sys.argv[1], sys.argv[2:])
+    _end(status)
 
 
 if __name__ == "__main__":

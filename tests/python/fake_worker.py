@@ -2,6 +2,7 @@
 changes. It takes ringmaster.core's packets, and nothing of the child's end."""
 import hashlib
 import json
+import mmap
 import os
 import pathlib
 import signal
@@ -109,7 +110,6 @@ def mapped(size):
     """A memory file and its float32 array."""
     file = os.memfd_create("ringmaster-test")
     os.ftruncate(file, size)
-    import mmap
     return file, numpy.frombuffer(mmap.mmap(file, size), numpy.float32)
 
 
@@ -240,6 +240,7 @@ class Zygote:
         assert packet is not None, (self.folder / "zygote.log").read_text()
         self.up = packet.json()
         self._log = 0
+        self._alive, self._ended = {}, {}  # process id -> core, exit code
 
     def fork(self, text=None, core_number=0):
         """A Child that runs this text."""
@@ -251,35 +252,54 @@ class Zygote:
         with open(log, "wb") as file:
             core.send(self.control, Kind.FORK, struct.pack("<I", core_number), [theirs.fileno(), file.fileno()])
         theirs.close()
-        packet = core.receive(self.control)
-        while packet.kind == Kind.EXITED:
-            packet = core.receive(self.control)
-        assert packet.kind == Kind.FORKED, packet
-        said, pid = struct.unpack("<Ii", packet.body)
+        said, pid = struct.unpack("<Ii", self._next(Kind.FORKED))
         assert said == core_number
+        self._alive[pid] = core_number
         return Child(ours, core_number, log, pid)
 
-    def exited(self):
-        """(core, process id, exit code) of the next child that ends; of a signal its number, negative."""
-        packet = core.receive(self.control)
-        assert packet.kind == Kind.EXITED, packet
-        number, pid, status = struct.unpack("<Iii", packet.body)
-        return number, pid, os.waitstatus_to_exitcode(status)
+    def exited(self, pid):
+        """The exit code of this child, for which it waits; of a signal its number, negative."""
+        while pid in self._alive:
+            self._next(None)
+        return self._ended[pid]
+
+    def kill(self, pid):
+        """A child that may be dead already."""
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.exited(pid)
 
     def close(self):
         self.control.close()
         os.waitpid(self.pid, 0)
 
+    def _next(self, kind):
+        """The body of the next packet of this kind, or of any; children that end meanwhile are written down."""
+        while True:
+            packet = core.receive(self.control)
+            if packet.kind == Kind.EXITED:
+                number, pid, status = struct.unpack("<Iii", packet.body)
+                assert self._alive.pop(pid) == number
+                self._ended[pid] = os.waitstatus_to_exitcode(status)
+            if packet.kind == kind or kind is None:
+                return packet.body
+            assert packet.kind == Kind.EXITED, packet
+
 
 class ScriptTest(unittest.TestCase):
-    """Cases with one zygote. `self.fork(text)`: a child, which is ended behind the case."""
+    """Cases of a file, which have one zygote. `self.fork(text)`: a child, which is ended behind the case."""
+
+    zygote = None
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="ringmaster-python-test-")
-        cls.addClassCleanup(folder.cleanup)
-        cls.zygote = Zygote(folder.name)
-        cls.addClassCleanup(cls.zygote.close)
+        if ScriptTest.zygote is None:
+            folder = tempfile.TemporaryDirectory(prefix="ringmaster-python-test-")
+            unittest.addModuleCleanup(folder.cleanup)
+            ScriptTest.zygote = Zygote(folder.name)
+            unittest.addModuleCleanup(ScriptTest.zygote.close)
 
     def setUp(self):
         self._children = []
@@ -307,7 +327,4 @@ class ScriptTest(unittest.TestCase):
     def _end(self):
         for child in self._children:
             child.close()
-            try:
-                os.kill(child.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            self.zygote.kill(child.pid)
