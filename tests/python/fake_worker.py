@@ -1,8 +1,7 @@
-"""The worker's end of the core protocol for tests: a zygote, its children, a state that an update of torch's SGD
-changes. It takes ringmaster.core's packets, and nothing of the child's end."""
+"""The worker's end of the core protocol for tests: a zygote, its children, and a loop that trains with them. It takes
+ringmaster.core's packets, and nothing of the child's end."""
 import hashlib
 import json
-import mmap
 import os
 import pathlib
 import signal
@@ -15,6 +14,7 @@ import unittest
 
 import numpy
 
+from fake_state import State, mapped
 from ringmaster import core
 
 PYTHON = pathlib.Path(__file__).resolve().parent.parent.parent / "python"
@@ -43,11 +43,6 @@ class Result(typing.NamedTuple):
     buckets: int
 
 
-def spawn(command, descriptor, environment):
-    """A process with this as descriptor 3; its id."""
-    return os.posix_spawn(command[0], command, environment, file_actions=[(os.POSIX_SPAWN_DUP2, descriptor, 3)])
-
-
 def pair():
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(PATIENCE)
@@ -57,60 +52,6 @@ def pair():
 def environment(**more):
     return {**os.environ, "PYTHONPATH": str(PYTHON), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0", **more}
-
-
-class State:
-    """S(k): an array a tensor, each a view of a memory file."""
-
-    def __init__(self, facts, initial):
-        self.tensors, self.groups = facts["tensors"], facts["groups"]
-        self.rule = facts["optimizer"].get("torch_sgd", {"momentum": 0, "dampening": 0, "nesterov": False})
-        self.offsets, self.bytes = [], 0
-        for tensor in self.tensors:
-            self.offsets.append(self.bytes)
-            self.bytes += -(-4 * int(numpy.prod(tensor["shape"])) // 1024) * 1024
-        self.file, self._all = mapped(self.bytes)
-        self.values = self.views(self._all)
-        self.velocity = {}
-        self.update = 0
-        at = 0
-        for value in self.values.values():
-            value[...] = initial[at:at + value.size].reshape(value.shape)
-            at += value.size
-        assert at == initial.size, (at, initial.size)
-
-    def views(self, memory):
-        """name -> array in a mapping laid out as the state."""
-        return {tensor["name"]: memory[offset // 4:offset // 4 + int(numpy.prod(tensor["shape"]))].reshape(tensor["shape"])
-                for tensor, offset in zip(self.tensors, self.offsets)}
-
-    def apply(self, gradients, rates):
-        """torch's SGD over the sums of all shards; a buffer gets what they add."""
-        for tensor in self.tensors:
-            name = tensor["name"]
-            value, gradient = self.values[name], gradients[name]
-            if tensor["role"] == "BUFFER":
-                value += gradient.astype(numpy.float32)
-                continue
-            gradient = gradient + float(self.groups[tensor["group"]]["weight_decay"]) * value
-            if self.rule["momentum"]:
-                old = self.velocity.get(name)
-                self.velocity[name] = gradient if old is None else (
-                    self.rule["momentum"] * old + (1 - self.rule["dampening"]) * gradient)
-                step = self.velocity[name]
-                gradient = gradient + self.rule["momentum"] * step if self.rule["nesterov"] else step
-            value -= (rates[tensor["group"]] * gradient).astype(numpy.float32)
-        self.update += 1
-
-    def sha256(self):
-        return hashlib.sha256(self._all.tobytes()).hexdigest()
-
-
-def mapped(size):
-    """A memory file and its float32 array."""
-    file = os.memfd_create("ringmaster-test")
-    os.ftruncate(file, size)
-    return file, numpy.frombuffer(mmap.mmap(file, size), numpy.float32)
 
 
 class Child:
@@ -224,15 +165,36 @@ class Child:
                 return packet.json()
 
 
+def train(children, state, steps, samples, shards=4, batch=16, seed=1):
+    """Steps of all shards over these children, turn by turn; the mean loss of each step. `samples`: of the dataset."""
+    losses = []
+    order = numpy.random.RandomState(seed).permutation(samples) if samples else None
+    for step in range(state.update, steps):
+        numbers = range(step * batch, (step + 1) * batch)
+        if order is not None:
+            numbers = [int(order[number % samples]) for number in numbers]
+        results = [None] * shards
+        for first in range(0, shards, len(children)):
+            dealt = list(zip(children, range(first, shards)))
+            for child, shard in dealt:
+                rows = numbers[batch * shard // shards:batch * (shard + 1) // shards]
+                child.ask(step, shard, shards=shards, batch=batch, seed=seed, samples=list(rows))
+            for child, shard in dealt:
+                results[shard] = child.answer(step, shard)
+        state.apply([result.gradients for result in results], results[0].rates)
+        losses.append(sum(result.loss for result in results) / batch)
+    return losses
+
+
 class Zygote:
     """A zygote of one script, whose text may be another one for each child."""
 
-    def __init__(self, folder, arguments=(), **more):
+    def __init__(self, folder, arguments=(), script=None, program=sys.executable, **more):
         self.folder = pathlib.Path(folder)
-        self.script = self.folder / "script.py"
+        self.script = pathlib.Path(script or self.folder / "script.py")
         self.control, theirs = pair()
         with open(self.folder / "zygote.log", "wb") as log:
-            self.pid = os.posix_spawn(sys.executable, [sys.executable, "-m", "ringmaster.zygote", str(self.script), *arguments],
+            self.pid = os.posix_spawn(program, [program, "-m", "ringmaster.zygote", str(self.script), *arguments],
                                       environment(**more),
                                       file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 3), (os.POSIX_SPAWN_DUP2, log.fileno(), 2)])
         theirs.close()

@@ -102,7 +102,7 @@ class Sums(fake_worker.ScriptTest):
         for step in range(20):
             results = [child.shard(step, shard, samples=list(range(4 * shard, 4 * shard + 4))) for shard in range(4)]
             losses.append(sum(result.loss for result in results))
-            state.apply(whole(results), results[0].rates)
+            state.apply([result.gradients for result in results], results[0].rates)
         self.assertLess(losses[-1], losses[0] / 2)
 
 
@@ -142,7 +142,7 @@ class Bits(fake_worker.ScriptTest):
                     child = self.fork()
                     child.join(state)
                 results = [child.shard(step, shard) for shard in range(4)]
-                state.apply(whole(results), results[0].rates)
+                state.apply([result.gradients for result in results], results[0].rates)
             return state.sha256()
         undisturbed = run(None)
         self.assertEqual(undisturbed, run(2))

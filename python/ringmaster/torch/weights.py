@@ -1,5 +1,6 @@
 """Reads safetensors files, such as `ringctl checkpoint get` writes."""
 import json
+import math
 import mmap
 import os
 import struct
@@ -28,25 +29,26 @@ def load(path):
         if header > min(size - 8, _MOST_HEADER):
             raise WrongFile(f"{path}: no safetensors file: its header would have {header} bytes")
         try:
-            entries = json.loads(file.read(header))
-        except ValueError as error:
-            raise WrongFile(f"{path}: the header is no JSON: {error}") from None
+            entries = dict(json.loads(file.read(header)))
+        except (TypeError, ValueError) as error:
+            raise WrongFile(f"{path}: the header is no JSON of tensors: {error}") from None
         entries.pop("__metadata__", None)
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapping:
             return {name: _tensor(f"{path}: {name}", entry, mapping, 8 + header) for name, entry in entries.items()}
 
 
 def _tensor(where, entry, mapping, start):
-    kind = _TYPES.get(entry["dtype"])
+    try:
+        name, shape, (first, last) = entry["dtype"], [int(axis) for axis in entry["shape"]], entry["data_offsets"]
+    except (KeyError, TypeError, ValueError):
+        raise WrongFile(f"{where}: dtype, shape and data_offsets were expected, {entry} is there") from None
+    kind = _TYPES.get(name)
     if kind is None:
-        raise WrongFile(f"{where}: of type {entry['dtype']}, which is not read; {', '.join(_TYPES)} are")
-    tensor = torch.empty(entry["shape"], dtype=kind)
-    first, last = entry["data_offsets"]
-    size = tensor.numel() * tensor.element_size()
-    if last - first != size or first < 0 or start + last > len(mapping):
-        raise WrongFile(f"{where}: {size} bytes were expected, the header has {first} to {last} of "
-                        f"{len(mapping) - start}")
-    if size > 0:
-        tensor.copy_(torch.frombuffer(mapping, dtype=kind, count=tensor.numel(), offset=start + first)
-                     .reshape(entry["shape"]))
-    return tensor
+        raise WrongFile(f"{where}: of type {name}, which is not read; {', '.join(_TYPES)} are")
+    numbers = math.prod(shape)
+    size = numbers * torch.empty(0, dtype=kind).element_size()
+    if min(shape, default=0) < 0 or last - first != size or first < 0 or start + last > len(mapping):
+        raise WrongFile(f"{where}: {size} bytes were expected, the header has {first} to {last} of {len(mapping) - start}")
+    if size == 0:
+        return torch.empty(shape, dtype=kind)
+    return torch.frombuffer(mapping, dtype=kind, count=numbers, offset=start + first).reshape(shape).clone()
