@@ -8,7 +8,7 @@ sys.dont_write_bytecode = True
 
 import fake_worker
 import torch
-from torch.optim import lr_scheduler
+from torch.optim import lr_scheduler  # noqa: F401, of what is evaluated
 
 SCRIPT = """
 import torch

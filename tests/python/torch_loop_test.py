@@ -48,6 +48,13 @@ class Loop(fake_worker.ScriptTest):
             child.shard(0, 0)
             child.shard(0, 1)
 
+    def test_a_loop_that_is_left_and_entered_again(self):
+        before, loop = (LINE % "    pass" + "    if shard.step % 2: break\n").split("for shard")
+        text = before + "while True:\n  for shard" + loop.replace("\n", "\n  ")
+        child, _, _ = self.start(text)
+        for step in range(4):
+            child.shard(step, 0)
+
     def test_threads_and_flags_stay(self):
         for line, said in (("torch.set_num_threads(2)", r"torch.set_num_threads\(2\) was called after attach"),
                            ("torch.use_deterministic_algorithms(False)", "leave it out")):

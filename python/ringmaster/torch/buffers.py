@@ -82,9 +82,8 @@ class Counters:
         for name, (owner, key), start in zip(self.names, self._owners, self.starts):
             change = int(owner._buffers[key]) - start - self._set
             if not 0 <= change <= most:
-                raise core.Refused(f"counter {name} was changed by {change} in a shard, and may be by "
-                                   f"{' or '.join(map(str, range(min(most, 1) + 1)))} for each backward: run its module once "
-                                   "for each, outside of checkpointing")
+                raise core.Refused(f"counter {name} was changed by {change} in a shard, and may be by 0 or 1 for each "
+                                   "backward: run its module once for each, outside of checkpointing")
 
 
 def is_counter(key, buffer):

@@ -1,5 +1,6 @@
 """Samples of a map-style dataset, each drawn with generators of its own, so that it is the same wherever it is read."""
 from torch.utils import data
+from torch.utils.data.dataloader import default_collate
 
 from ringmaster import core
 from ringmaster.torch import random
@@ -18,7 +19,7 @@ class Data:
             raise core.Refused(f"the dataset is a {type(dataset).__name__}, which has no sample of a number: a shard is a list "
                                "of numbers; give a map-style dataset (__getitem__ and __len__)")
         self._dataset = dataset
-        self._collate = collate_fn or data.default_collate
+        self._collate = collate_fn or default_collate
         self.samples = len(dataset)
         if self.samples == 0:
             raise core.Refused("the dataset is empty")

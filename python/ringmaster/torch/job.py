@@ -39,27 +39,23 @@ def attach(model, optimizer=None, *, batch=None, shards=None, steps=None, epochs
     rule = Rule(optimizer, scheduler)
     data = None if dataset is None else Data(dataset, collate_fn)
     told = {"metrics": list(metrics), "samples": data.samples if data else 0, "batch": batch or 0, "shards": shards or 0,
-            "steps": steps or 0, "epochs": epochs or 0, "seed": seed}
-    around = {}
+            "steps": steps or 0, "epochs": epochs or 0, "seed": seed, "groups": rule.groups, "optimizer": rule.facts()}
     if clip_norm is not None:
-        around["clip"] = {"global_norm": float(clip_norm)}
+        told["optimizer"]["clip"] = {"global_norm": float(clip_norm)}
     if clip_value is not None:
-        around["clip"] = {"value": float(clip_value)}
+        told["optimizer"]["clip"] = {"value": float(clip_value)}
     if ema is not None:
-        around["ema"] = {"decay": float(ema)}
+        told["optimizer"]["ema"] = {"decay": float(ema)}
     child = core.current()
-    worker = None
-    if child is None:
-        worker = solo.start(told)
-        child = worker.child
+    worker = solo.start(told) if child is None else None
     _attached = True
-    return Job(child, worker, model, rule, data, told, around, weight)
+    return Job(child or worker.child, worker, model, rule, data, told, weight)
 
 
 def _refuse_scaler(frame):
     """`frame`: of the caller."""
     for name, value in (*frame.f_globals.items(), *frame.f_locals.items()):
-        if any(kind.__name__ == "GradScaler" for kind in type(value).__mro__) and value.is_enabled():
+        if any(kind.__name__ == "GradScaler" for kind in type(value).__mro__) and getattr(value, "is_enabled", bool)():
             raise core.Refused(f"{name} is a GradScaler, which is not supported, because gradients are scaled and checked where "
                                "they are added: remove it, and say precision: mixed_float16 in the job file")
 
@@ -84,7 +80,7 @@ class Job:
     on it. `step`: that of the shard that is computed, None in front of the first.
     """
 
-    def __init__(self, child, worker, model, rule, data, told, around, weight):
+    def __init__(self, child, worker, model, rule, data, told, weight):
         self._child, self._worker, self._model, self._rule, self._data = child, worker, model, rule, data
         self._metrics, self._weight = told["metrics"], weight
         self._work, self._sums, self._rates, self._callbacks = None, None, [], []
@@ -99,7 +95,7 @@ class Job:
         self._gradients = Gradients(self._parameters, child)
         self._buffer_buckets = [[len(self._parameters.names) + number for number in bucket]
                                 for bucket in plan([4 * buffer.numel() for buffer in self._buffers.tensors])]
-        self._tell(told, around)
+        self._tell(told)
         self._lie_in_state()
         child.ready()
 
@@ -110,6 +106,8 @@ class Job:
     def shards(self):
         """Shards as they come, until the job has ended. In a worker's child the process ends with the loop."""
         while True:
+            if self._sums is not None:
+                self._finish()
             try:
                 work = self._child.shard()
             except core.Ended:
@@ -119,7 +117,6 @@ class Job:
                 return
             self._begin(work)
             yield Shard(self, work)
-            self._finish()
 
     __iter__ = shards
 
@@ -160,11 +157,8 @@ class Job:
 
     # ---- What attach does ----
 
-    def _tell(self, told, around):
-        """FACTS."""
-        optimizer = dict(around)
-        if self._rule.kind is not None:
-            optimizer[self._rule.kind] = self._rule.options
+    def _tell(self, told):
+        """FACTS: `told`, and what the module is."""
         tensors = [*self._parameters.tensors, *self._buffers.tensors]
         names = [*self._parameters.names, *self._buffers.names]
         roles = ["PARAMETER"] * len(self._parameters.names) + ["BUFFER"] * len(self._buffers.names)
@@ -176,7 +170,7 @@ class Job:
         self._child.facts({
             "tensors": [{"name": name, "shape": list(tensor.shape), "role": role, "group": group}
                         for name, tensor, role, group in zip(names, tensors, roles, groups)],
-            "groups": self._rule.groups, "optimizer": optimizer, "initial_sha256": digest.hexdigest(),
+            "initial_sha256": digest.hexdigest(),
             "frozen_sha256": self._constants.sha256(), "counters": self._counters.names,
             "counter_starts": self._counters.starts, "aliases": aliases(self._model),
             "libraries": determinism.libraries(self._hello.threads), **told}, initial)
@@ -215,6 +209,7 @@ class Job:
                                "call shard.backward(loss) once in the loop, or part.backward(loss) in each of its parts")
         self._constants.check()
         self._child.done(work, sums.loss, sums.metrics, self._rates)
+        self._sums = None
 
     def _call_back(self, before):
         """What `every` has due, where the last shard here was of step `before`."""

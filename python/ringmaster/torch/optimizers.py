@@ -14,7 +14,7 @@ def _adam(group, decoupled=False):
     if group["amsgrad"]:
         raise core.Refused("amsgrad=True is not supported: leave it out")
     return "torch_adam", {"beta_1": float(group["betas"][0]), "beta_2": float(group["betas"][1]), "epsilon": group["eps"],
-                          "decoupled": decoupled}
+                          "decoupled": bool(group.get("decoupled_weight_decay", decoupled))}
 
 
 def _adamw(group):
@@ -47,16 +47,20 @@ class Rule:
             raise core.Refused("attach has a scheduler and no optimizer: give it the scheduler's")
         self._optimizer = optimizer
         self._scheduler = None
-        self.kind, self.options = None, {}
+        self._kind, self._options = None, None
         self.groups = [{"weight_decay": 0.0}]
         if optimizer is None:
             return
-        self.kind, self.options = _rule(optimizer)
+        self._kind, self._options = _rule(optimizer)
         self.groups = [{"weight_decay": float(group["weight_decay"])} for group in optimizer.param_groups]
         _refuse_stranger(optimizer, scheduler)
         optimizer.step = _refuse_step
         if scheduler is not None:
             self._scheduler = Schedule(scheduler)
+
+    def facts(self):
+        """The fields of ScriptFacts.optimizer that it decides."""
+        return {} if self._kind is None else {self._kind: self._options}
 
     def group_of(self):
         """The id of each parameter -> its group; None without an optimizer: whatever needs a gradient is in group 0."""
@@ -78,7 +82,7 @@ class Rule:
             raise core.Refused("optimizer.add_param_group() after attach: make all groups before it")
         for number, group in enumerate(self._optimizer.param_groups):
             now = {"weight_decay": float(group["weight_decay"])}
-            if _RULES[type(self._optimizer)](group)[1] != self.options or now != self.groups[number]:
+            if _RULES[type(self._optimizer)](group)[1] != self._options or now != self.groups[number]:
                 raise core.Refused(f"group {number} of the optimizer has other options than at attach; learning rates alone "
                                    "may change (OneCycleLR and CyclicLR: cycle_momentum=False)")
         return [float(group["lr"]) for group in self._optimizer.param_groups]
