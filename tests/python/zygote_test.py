@@ -79,7 +79,8 @@ class Interpreter(unittest.TestCase):
 
     def test_its_end_however_it_comes_ends_its_children_and_theirs(self):
         zygote = self.start("raise ImportError")
-        child = zygote.fork("import os\nprint(os.fork(), flush=True)\nwhile True: pass")
+        child = zygote.fork("import os, signal\nfor number in (signal.SIGTERM, signal.SIGIO): signal.signal(number, signal.SIG_IGN)\n"
+                            "print(os.fork(), flush=True)\nwhile True: pass")
         grandchild = int(wait_for_line(child, r"^([1-9]\d*)$")[1])
         twin = zygote.fork("print(1)\nwhile True: pass", core_number=1)
         wait_for_line(twin, "1")
@@ -195,8 +196,10 @@ def fork(function):
         self.assertRegex(child.said(), r"(?s)^7\n.*Refused: this process is a fork of the one that has the job.*\n1\n9\n$")
 
     def test_a_fork_that_stays_does_not_hold_the_lane(self):
-        child, _, _ = self.start("import os, time\n" + RUNS % "os.fork() or time.sleep(1000)")
+        fork = "pid = os.fork()\n    if pid == 0:\n        os.setsid()\n        signal.pause()\n    print(pid)"
+        child, _, _ = self.start("import os, signal\n" + RUNS % fork)
         child.shard(0, 0)
+        self.addCleanup(os.kill, int(child.said()), signal.SIGKILL)
         os.kill(child.pid, signal.SIGKILL)
         with self.assertRaises(fake_worker.Gone):
             child.shard(0, 1)
