@@ -1,0 +1,97 @@
+"""What makes torch compute the same bits again, and the libraries that decide which bits those are."""
+import functools
+import os
+import platform
+import re
+import subprocess
+import sys
+
+import numpy
+import torch
+
+from ringmaster import core
+
+_IMPORTED = ("torchvision", "torchaudio", "transformers", "timm", "peft", "PIL")  # named where a script has them
+_SETTINGS = ("MKL_CBWR", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY")
+_BLAS = re.compile(r"/(lib(?:[a-z_]*blas|blis|mkl_core|mkl_rt)[^/]*\.so[^/]*)$")
+
+
+def settle(hello):
+    """Threads and flags, from attach on. What `deterministic` refuses raises a RuntimeError at the op."""
+    torch.set_num_threads(hello.threads)
+    torch.use_deterministic_algorithms(hello.deterministic)
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.deterministic = True
+    if hasattr(torch.backends.cuda, "enable_cudnn_sdp"):
+        torch.backends.cuda.enable_cudnn_sdp(False)
+    flags = getattr(getattr(torch, "utils", None), "deterministic", None)
+    if flags is not None:
+        flags.fill_uninitialized_memory = False  # costs time and moves no bit
+
+
+def check(hello):
+    """Refuses what the script changed since."""
+    if torch.get_num_threads() != hello.threads:
+        raise core.Refused(f"torch.set_num_threads({torch.get_num_threads()}) was called after attach, and threads move "
+                           f"bits: this core has {hello.threads}; ringworker --threads-per-core sets it")
+    if torch.are_deterministic_algorithms_enabled() != hello.deterministic:
+        raise core.Refused("torch.use_deterministic_algorithms() was called after attach: leave it out; "
+                           "deterministic: false in the job file turns it off")
+
+
+def libraries(threads=None):
+    """name -> version or property, of everything that moves bits; `threads` where it is known."""
+    found = dict(_loaded())
+    for name in _IMPORTED:
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if version is not None:
+            found[name] = str(version)
+    if threads is not None:
+        found["threads"] = str(threads)
+    return found
+
+
+@functools.lru_cache(maxsize=None)
+def _loaded():
+    """Asked once; children of a zygote have its answer."""
+    config = torch.__config__.show()
+    found = {"python": platform.python_version(), "torch": torch.__version__, "numpy": numpy.__version__,
+             "blas": _blas(config), "aten": _aten(config)}
+    onednn = re.search(r"MKL-DNN v(\S+)", config)
+    if onednn:
+        found["onednn"] = onednn[1]
+    mkl = re.search(r"Math Kernel Library Version (\S+)", config)
+    if mkl:
+        found["mkl"] = mkl[1]
+    if "openblas" in found["blas"]:
+        found["blas_core"] = _openblas_core()
+    for name in _SETTINGS:
+        if name in os.environ:
+            found[name.lower()] = os.environ[name]
+    return {name: str(value) for name, value in found.items()}
+
+
+def _blas(config):
+    """The files of BLAS that this process has mapped, links followed; else what torch was built with."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        names = {match[1] for match in map(_BLAS.search, map(str.rstrip, file)) if match}
+    named = {name for name in names if not name.startswith(("libblas.so", "libcblas.so"))} or names
+    built = re.search(r"BLAS_INFO=(\w+)", config)
+    return " ".join(sorted(named)) or (built[1] if built else "unknown")
+
+
+def _aten(config):
+    """The instructions that ATen's kernels use."""
+    asked = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", None)
+    if asked is not None:
+        return asked()
+    said = re.search(r"CPU capability usage: (\S+)", config)
+    return said[1] if said else "unknown"
+
+
+def _openblas_core():
+    """The kernels that OpenBLAS takes on this host, which it says when it is loaded anew."""
+    said = subprocess.run([sys.executable, "-c", "import numpy"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, env={**os.environ, "OPENBLAS_VERBOSE": "2"}, check=False, text=True)
+    core_type = re.search(r"^Core: (\S+)", said.stderr, re.MULTILINE)
+    return core_type[1] if core_type else "unknown"

@@ -1,0 +1,158 @@
+#!/usr/bin/python3
+"""What a script may do in its loop and what is refused there; its samples; its callbacks."""
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+
+import fake_worker
+
+HEAD = """
+import torch
+from torch import nn
+import ringmaster.torch
+torch.manual_seed(3)
+"""
+
+LINE = HEAD + """
+model = nn.Linear(2, 1)
+x = torch.ones(4, 2)
+job = ringmaster.torch.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+for shard in job.shards():
+%s
+    shard.backward(model(x).mean())
+"""
+
+
+class Loop(fake_worker.ScriptTest):
+    def test_what_has_no_effect_is_refused(self):
+        for line, said in (("model(x).mean().backward()", "weight.grad was written in the loop|bias.grad was written in the loop"),
+                           ("shard.backward(model(x).mean())", "rows that had one"),
+                           ("shard.backward(model(x))", "a tensor of one number"),
+                           ("shard.backward(model(x).mean(), top5=1)", r"metrics \['top5'\], attach has \[\]"),
+                           ("shard.batch", "attach has no dataset"),
+                           ("torch.set_num_threads(2); continue", "had a backward for 0 of its 4 rows"),
+                           ("next(iter(shard.parts(2))).backward(model(x).mean()); continue", "for 2 of its 4 rows")):
+            child, _, _ = self.start(LINE % f"    {line}")
+            with self.assertRaisesRegex(fake_worker.Raised, said):
+                child.shard(0, 0)
+
+    def test_clipping_behind_backward_is_refused_and_zero_grad_is_not(self):
+        text = LINE % "    pass" + "    %s\n"
+        for line in ("torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)", "model(x).mean().backward()"):
+            child, _, _ = self.start(text % line)
+            with self.assertRaisesRegex(fake_worker.Raised, "clip_norm or clip_value of attach"):
+                child.shard(0, 0)
+        for line in ("model.zero_grad(set_to_none=False)", "model.zero_grad(set_to_none=True)"):
+            child, _, _ = self.start(text % line)
+            child.shard(0, 0)
+            child.shard(0, 1)
+
+    def test_a_loop_that_is_left_and_entered_again(self):
+        before, loop = (LINE % "    pass" + "    if shard.step % 2: break\n").split("for shard")
+        text = before + "while True:\n  for shard" + loop.replace("\n", "\n  ")
+        child, _, _ = self.start(text)
+        for step in range(4):
+            child.shard(step, 0)
+
+    def test_threads_and_flags_stay(self):
+        for line, said in (("torch.set_num_threads(2)", r"torch.set_num_threads\(2\) was called after attach"),
+                           ("torch.use_deterministic_algorithms(False)", "leave it out")):
+            child, _, _ = self.start(LINE % f"    {line}")
+            child.shard(0, 0)
+            with self.assertRaisesRegex(fake_worker.Raised, said):
+                child.shard(0, 1)
+        child, facts, _ = self.start(LINE % "    print(torch.get_num_threads(), torch.are_deterministic_algorithms_enabled())",
+                                     threads=2, deterministic=False)
+        child.shard(0, 0)
+        self.assertEqual(child.said(), "2 False\n")
+        self.assertEqual(facts["libraries"]["threads"], "2")
+
+    def test_an_op_whose_bits_do_not_repeat_says_what_to_do(self):
+        line = "    torch.zeros(3).put_(torch.tensor([0]), torch.ones(1), accumulate=False)"
+        child, _, _ = self.start(LINE % line)
+        with self.assertRaisesRegex(fake_worker.Raised, "RuntimeError: put_.* deterministic: false in the job file"):
+            child.shard(0, 0)
+
+    def test_a_script_s_own_gradients_are_its_own(self):
+        child, _, _ = self.start(LINE % "    pass")
+        plain = child.shard(0, 0).gradients["weight"]
+        child, _, _ = self.start(LINE % """
+    y = x.clone().requires_grad_()
+    torch.autograd.grad(model(y).square().mean(), [y, model.weight])""")
+        self.assertEqual(plain.tobytes(), child.shard(0, 0).gradients["weight"].tobytes())
+
+
+DATASET = HEAD + """
+from torch.utils.data import DataLoader, Dataset, WeightedRandomSampler
+class Numbers(Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, number):
+        return torch.tensor([float(number), torch.rand(()).item()]), number
+model = nn.Linear(2, 1)
+job = ringmaster.torch.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), dataset=%s, metrics=("number", "rand", "own"))
+for shard in job.shards():
+    %s
+    x, number = shard.batch
+    assert shard.batch[0] is x and number.tolist() == shard.samples and shard.rows == len(x)
+    shard.backward(model(x).mean(), number=x[:, 0], rand=x[:, 1], own=torch.rand(()) if %s else own)
+"""
+
+
+class Samples(fake_worker.ScriptTest):
+    def test_each_is_the_same_in_whatever_shard_it_is(self):
+        child, facts, _ = self.start(DATASET % ("Numbers()", "pass", "True"))
+        self.assertEqual(facts["samples"], 64)
+        both = child.shard(0, 0, samples=[5, 9]).metrics
+        apart = [child.shard(0, shard, samples=[number]).metrics for shard, number in ((1, 5), (2, 9))]
+        self.assertEqual(both[0], 14)
+        self.assertEqual(both[1], apart[0][1] + apart[1][1])
+        self.assertNotEqual(both[1], child.shard(1, 0, samples=[5, 9]).metrics[1])  # augmented anew in another step
+        early, _, _ = self.start(DATASET % ("Numbers()", "own = torch.rand(())", "False"))
+        self.assertEqual(early.shard(0, 0, samples=[5, 9]).metrics, both)  # reading draws nothing of the shard's
+
+    def test_a_loader_gives_its_dataset_and_how_it_collates(self):
+        collate = "lambda rows: (torch.stack([row[0] for row in rows]) * 2, torch.tensor([row[1] for row in rows]))"
+        child, _, _ = self.start(DATASET % (f"DataLoader(Numbers(), batch_size=4, shuffle=True, collate_fn={collate})", "pass",
+                                            "True"))
+        self.assertEqual(child.shard(0, 0, samples=[5, 9]).metrics[0], 28)
+        child, _, _ = self.start(DATASET % (f"Numbers(), collate_fn={collate}", "pass", "True"))
+        self.assertEqual(child.shard(0, 0, samples=[5, 9]).metrics[0], 28)
+
+
+class Callbacks(fake_worker.ScriptTest):
+    TEXT = HEAD + """
+model = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1))
+job = ringmaster.torch.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+def look():
+    print("look", job.step, model[1].num_batches_tracked.item())
+    model(torch.rand(5, 2)).mean().backward()
+    model.eval()
+    torch.set_grad_enabled(False)
+    1 / 0
+%s
+for shard in job.shards():
+    shard.backward(model(torch.rand(shard.rows, 2)).mean())
+"""
+
+    def test_what_one_does_is_undone(self):
+        without, _, state = self.start(self.TEXT % "")
+        child = self.fork(self.TEXT % "job.every(2, look)")
+        child.join(state)
+        for step, shard in ((0, 0), (0, 1), (1, 0), (3, 2), (4, 0)):
+            expected, got = without.shard(step, shard), child.shard(step, shard)
+            self.assertEqual({name: gradient.tobytes() for name, gradient in expected.gradients.items()},
+                             {name: gradient.tobytes() for name, gradient in got.gradients.items()}, (step, shard))
+        self.assertEqual([line for line in child.said().splitlines() if line.startswith("look")], ["look 0 0", "look 3 0", "look 4 0"])
+        self.assertEqual(child.said().count("ZeroDivisionError"), 3)
+
+    def test_the_lead_alone_is_called(self):
+        child = self.fork(self.TEXT % "job.every(1, look); print(job.lead)", core_number=3)
+        child.start()
+        child.shard(0, 0)
+        self.assertEqual(child.said(), "False\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
