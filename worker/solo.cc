@@ -32,7 +32,9 @@ constexpr int kLane = 3;
 constexpr std::chrono::minutes kAttachLimit{10};
 
 struct SoloFlags {
-  std::string script, checkpoint;
+  std::string script, checkpoint, python;
+  std::vector<std::string> arguments;
+  uint32_t cores = 1;
   uint32_t threads_per_core = 1;
   bool quiet = false;
 };

@@ -72,8 +72,9 @@ class State:
 
     def _adam(self, optimizer, name, gradient, decay, rate):
         rule = optimizer["torch_adam"]
-        shrink = rate * decay * self.values[name] if rule["decoupled"] else 0
-        gradient = gradient if rule["decoupled"] else gradient + decay * self.values[name]
+        decoupled = optimizer["weight_decay"]["kind"] == "DECAY_KIND_DECOUPLED"
+        shrink = rate * decay * self.values[name] if decoupled else 0
+        gradient = gradient if decoupled else gradient + decay * self.values[name]
         mean, square = self._slots.get(name, (0, 0))
         mean = rule["beta_1"] * mean + (1 - rule["beta_1"]) * gradient
         square = rule["beta_2"] * square + (1 - rule["beta_2"]) * gradient ** 2

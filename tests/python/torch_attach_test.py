@@ -38,8 +38,10 @@ class Facts(fake_worker.ScriptTest):
         child.hello()
         return child.facts()[0]
 
-    def optimizer(self, text, **parts):
-        return self.facts(optimizer=f"torch.optim.{text}", **parts)["optimizer"]
+    def optimizer(self, text, decay="L2", **parts):
+        optimizer = self.facts(optimizer=f"torch.optim.{text}", **parts)["optimizer"]
+        self.assertEqual(optimizer.pop("weight_decay"), {"kind": f"DECAY_KIND_{decay}"})
+        return optimizer
 
     def test_optimizers(self):
         parameters = "model.parameters()"
@@ -47,9 +49,9 @@ class Facts(fake_worker.ScriptTest):
                          {"torch_sgd": {"momentum": 0.9, "dampening": 0.1, "nesterov": False}})
         self.assertEqual(self.optimizer(f"SGD({parameters}, lr=1, momentum=0.9, nesterov=True)")["torch_sgd"]["nesterov"], True)
         adam = {"beta_1": 0.8, "beta_2": 0.99, "epsilon": 1e-6}
-        for name, decoupled in (("Adam", False), ("AdamW", True)):
-            self.assertEqual(self.optimizer(f"{name}({parameters}, betas=(0.8, 0.99), eps=1e-6)"),
-                             {"torch_adam": {**adam, "decoupled": decoupled}})
+        for name, decay in (("Adam", "L2"), ("AdamW", "DECOUPLED")):
+            self.assertEqual(self.optimizer(f"{name}({parameters}, betas=(0.8, 0.99), eps=1e-6)", decay),
+                             {"torch_adam": adam})
         self.assertEqual(self.optimizer(f"RMSprop({parameters}, alpha=0.9, eps=1e-5, momentum=0.1, centered=True)"),
                          {"torch_rmsprop": {"alpha": 0.9, "epsilon": 1e-5, "momentum": 0.1, "centered": True}})
 

@@ -60,7 +60,11 @@ class Rule:
 
     def facts(self):
         """The fields of ScriptFacts.optimizer that it decides."""
-        return {} if self._kind is None else {self._kind: self._options}
+        if self._kind is None:
+            return {}
+        options = dict(self._options)
+        kind = "DECAY_KIND_DECOUPLED" if options.pop("decoupled", False) else "DECAY_KIND_L2"
+        return {self._kind: options, "weight_decay": {"kind": kind}}
 
     def group_of(self):
         """The id of each parameter -> its group; None without an optimizer: whatever needs a gradient is in group 0."""
