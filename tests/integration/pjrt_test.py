@@ -92,6 +92,25 @@ class PjrtTest(exactness.ExactnessCase):
         self.assertEqual(status["checkpoint"]["sha256"], expected)
         self.assertIn("signal 9 (Killed)", worker.log())
 
+    def test_who_cancels_or_stops_waits_for_no_plugin_that_compiles(self):
+        running = self.cluster
+        spec = main_job(epochs=1, workers={"min": 1, "max": 1})
+        hangs = running.new_path("hangs")
+        self.start("a", 4, f"{EIGHT},compile=hang,once_file={hangs}")
+        job = running.submit(spec)
+        cluster.wait_until(hangs.exists, "the plugin to compile")
+        running.ringctl("cancel", job)
+        self.assertEqual(running.wait(job)["state"], "CANCELLED")
+        running.wait_free("a")
+        self.assertEqual(running.run_job(spec)["state"], "SUCCEEDED")
+        self.assertEqual(running.workers["a"].stop(), 0)
+
+        hangs = running.new_path("hangs again")
+        self.start("b", 4, f"{EIGHT},compile=hang,once_file={hangs}")
+        running.submit(spec)
+        cluster.wait_until(hangs.exists, "the plugin to compile")
+        self.assertEqual(running.workers["b"].stop(), 0)
+
     def check_losses(self, policy, bound):
         """Of 50 steps, each an epoch, beside the CPU's."""
         running = self.cluster
