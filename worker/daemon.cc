@@ -289,6 +289,8 @@ void Daemon::Do(const Action& action) {
     runner_.Submit(*inspect);
   } else if (std::holds_alternative<EndInspection>(action)) {
     runner_.EndInspection();
+  } else if (std::holds_alternative<EndWaits>(action)) {
+    runner_.EndWaits();
   } else if (const auto* prepare = std::get_if<PrepareJob>(&action)) {
     runner_.Submit(*prepare);
   } else if (const auto* run = std::get_if<RunJob>(&action)) {

@@ -31,7 +31,7 @@ struct RawFlags {
   std::string device = "auto";
   std::string memory_per_core;
   double memory_fraction = 0;
-  std::string compile_limit, run_limit;
+  std::string start_limit, compile_limit, run_limit;
   std::string input_memory;
   std::string data_cache_bytes;
   std::string log_spool = "64MiB";
@@ -102,6 +102,10 @@ Status FinishDevice(const RawFlags& raw, DeviceChoice* device) {
   RING_ASSIGN_OR_RETURN(*device, ParseDevice(raw.device));
   BackendOptions& options = device->options;
   options.memory_fraction = raw.memory_fraction;
+  if (!raw.start_limit.empty()) {
+    RING_ASSIGN_OR_RETURN(options.start_limit,
+                          ParseDuration(raw.start_limit, "--start-limit", kDeviceLimit));
+  }
   if (!raw.compile_limit.empty()) {
     RING_ASSIGN_OR_RETURN(options.compile_limit,
                           ParseDuration(raw.compile_limit, "--compile-limit", kDeviceLimit));
@@ -249,8 +253,11 @@ ParsedFlags ParseFlags(int argc, char** argv) {
                  "NVIDIA's plugin three quarters; other plugins refuse it")
       ->check(CLI::Range(0.01, 1.0).description(""))
       ->type_name("0.01-1");
+  app.add_option("--start-limit", raw.start_limit,
+                 "after which a plugin of PJRT that starts is given up; default: 2m")
+      ->type_name("TIME");
   app.add_option("--compile-limit", raw.compile_limit,
-                 "after which a plugin of PJRT that compiles a program is given up; default: 10m")
+                 "likewise, of one that compiles a program; default: 10m")
       ->type_name("TIME");
   app.add_option("--run-limit", raw.run_limit,
                  "likewise, of one that computes a shard; default: 2m")

@@ -52,6 +52,7 @@ class SimWorker {
   void Do(const worker::UseTicket&) {}  // hosts are known by their connections
   void Do(const worker::InspectDataset& action) { trainer_->Submit(action); }
   void Do(const worker::EndInspection&) {}  // it takes no time
+  void Do(const worker::EndWaits&) {}       // likewise
   void Do(const worker::PrepareJob& action) { trainer_->Submit(action); }
   void Do(const worker::RunJob& action) { trainer_->Submit(action); }
   void Do(const worker::CancelRun& action);

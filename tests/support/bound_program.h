@@ -2,6 +2,7 @@
 // feeds: what backend tests run. Thread-compatible; must stay on the thread that made it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -72,10 +73,11 @@ class BoundProgram {
   StatusOr<ShardResult> Run(const ShardInput& input) {
     ShardResult result;
     result.gradients.resize(program_.parameters.size());
-    const GradientSink sink{.take = [&](uint32_t parameter, std::span<const float> gradient) {
+    GradientSink sink{.take = [&](uint32_t parameter, std::span<const float> gradient) {
       result.order.push_back(parameter);
       result.gradients[parameter].assign(gradient.begin(), gradient.end());
     }};
+    sink.outage = outage_;
     RING_RETURN_IF_ERROR(executable_->Run(input, sink, &result.output));
     return result;
   }
@@ -100,6 +102,9 @@ class BoundProgram {
     return weights_->Refresh(layout, master_, means, variances);
   }
 
+  // Of runs from now on.
+  void set_outage(std::function<bool(Outage)> outage) { outage_ = std::move(outage); }
+
   Core& core() { return *core_; }
   Weights& weights() { return *weights_; }
 
@@ -123,6 +128,7 @@ class BoundProgram {
   }
 
   const graph::Program program_;
+  std::function<bool(Outage)> outage_;
   std::vector<float> master_;
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<Core> core_;

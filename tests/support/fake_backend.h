@@ -27,6 +27,8 @@ namespace ringmaster {
 struct FakeHooks {
   // At the start of each training shard, on the core's thread; an error is the kernel's.
   std::function<Status(const ShardInput&)> before_shard;
+  // Likewise, and before it: may tell the sink of an outage.
+  std::function<Status(const ShardInput&, const GradientSink&)> outage;
   // At the start of each shard of an evaluation.
   std::function<void(const ShardInput&)> before_evaluation;
   // May change a gradient before it is handed over.
@@ -49,6 +51,8 @@ struct FakeHooks {
   std::function<void(const graph::Program&)> on_bind;
   // The cores' memory is not the host's.
   bool own_memory = false;
+  // Of Core::host_bytes.
+  uint64_t host_bytes = 0;
   // Of Weights::DeviceBytes, with a state; without one it is half of it.
   uint64_t device_bytes = 0;
   // When a core is made, on its thread; an error is the device's.
@@ -145,6 +149,7 @@ class FakeExecutable : public Executable {
     ShardInput input = given;
     if (augmenter_ != nullptr) input.columns[0] = std::as_bytes(MakeImages(given));
     const bool training = program_->mode == graph::Mode::kTraining;
+    if (training && hooks_->outage) RING_RETURN_IF_ERROR(hooks_->outage(input, sink));
     if (training && hooks_->before_shard) RING_RETURN_IF_ERROR(hooks_->before_shard(input));
     if (!training && hooks_->before_evaluation) hooks_->before_evaluation(input);
     const uint64_t hash = HashInput(input);
@@ -250,6 +255,7 @@ class FakeCore : public Core {
                                             augmenter, hooks_);
   }
   [[nodiscard]] uint64_t memory_bytes() const override { return 0; }
+  [[nodiscard]] uint64_t host_bytes() const override { return hooks_->host_bytes; }
 
  private:
   const FakeHooks* const hooks_;

@@ -109,18 +109,22 @@ TEST_CASE("Flags: a device is a kind, or one GPU by its index") {
 
 TEST_CASE("Flags: how long a device may take, and how much of it is ours") {
   const BackendOptions usual = Parse({}).flags.device.options;
+  CHECK(usual.start_limit == std::chrono::minutes(2));
   CHECK(usual.compile_limit == std::chrono::minutes(10));
   CHECK(usual.run_limit == std::chrono::minutes(2));
   CHECK(usual.memory_fraction == 0);
-  const BackendOptions said = Parse({"--device", "pjrt:p.so", "--compile-limit", "30m",
-                                     "--run-limit", "5s", "--memory-fraction", "0.5"})
-                                  .flags.device.options;
+  const BackendOptions said =
+      Parse({"--device", "pjrt:p.so", "--start-limit", "90s", "--compile-limit", "30m",
+             "--run-limit", "5s", "--memory-fraction", "0.5"})
+          .flags.device.options;
   CHECK(said.plugin == "p.so");
+  CHECK(said.start_limit == std::chrono::seconds(90));
   CHECK(said.compile_limit == std::chrono::minutes(30));
   CHECK(said.run_limit == std::chrono::seconds(5));
   CHECK(said.memory_fraction == 0.5);
   CHECK(Parse({"--memory-fraction", "1.5"}).exit_code == 2);
   CHECK(Parse({"--run-limit", "0"}).exit_code == 2);
+  CHECK(Parse({"--start-limit", "2"}).exit_code == 2);
 }
 
 TEST_CASE("Flags: what cannot work is a usage error before anything starts") {

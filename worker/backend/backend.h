@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -114,11 +115,18 @@ struct ShardOutput {
 // layout, 64-byte aligned, valid during the call; or, where `summed` is set, that one instead,
 // after the executable itself has added the gradient to the sums of its weights' state. `summed`
 // says what is wrong with the first wrong element, which added 0.
+//
+// `outage`: a device went down in the middle of a run, or before it, and is brought up again before
+// the shard is computed once more, which may take minutes; then, whatever came of it, that this is
+// over. It returns whether the run is still wanted, else that ends with CANCELLED. Nothing of a run
+// that ends so was taken.
+enum class Outage : uint8_t { kBegins, kEnds };
 struct GradientSink {
   using Take = std::function<void(uint32_t parameter, std::span<const float> gradient)>;
   using Summed = std::function<void(uint32_t parameter, exact::FlagKind kind)>;
   Take take;
   Summed summed;  // only where the weights have a state
+  std::function<bool(Outage)> outage;
 };
 
 class Executable {
@@ -211,6 +219,8 @@ class Core {
   // What the programs bound so far take of the core's memory: that of the largest. Where programs
   // are compiled by others this is what they say, so that Bind alone can refuse.
   [[nodiscard]] virtual uint64_t memory_bytes() const = 0;
+  // And of the host's, where the core's is a device's: what goes there and comes back.
+  [[nodiscard]] virtual uint64_t host_bytes() const { return 0; }
 };
 
 struct CoreOptions {
@@ -222,13 +232,18 @@ struct CoreOptions {
   // cores of a device, or of a host without one, share.
   uint64_t shared_bytes = 0;
   uint32_t device = 0;  // which one of Backend::devices()
+  // Of the job that the core is for: ends what it compiles or runs, at once and with CANCELLED,
+  // where a device can be left in the middle of that; then the core is of no use any more.
+  std::stop_token stop = {};
 };
 
 // What a backend is made with. Each kind takes what concerns it.
 struct BackendOptions {
   std::string plugin;          // of pjrt: a file; empty: the one of this host's TPUs
   double memory_fraction = 0;  // (0, 1]: of a device's memory that is ours; 0: what the kind takes
-  // After which a device that compiles, or runs a shard, is given up, where that can be done.
+  // After which a device that starts, compiles, or runs a shard, is given up, where that can be
+  // done.
+  std::chrono::milliseconds start_limit{120'000};
   std::chrono::milliseconds compile_limit{600'000};
   std::chrono::milliseconds run_limit{120'000};
 };

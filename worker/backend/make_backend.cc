@@ -32,6 +32,7 @@ StatusOr<std::unique_ptr<Backend>> MakePjrt(const BackendOptions& options) {
   pjrt::PluginOptions plugin;
   plugin.path = options.plugin.empty() ? pjrt::TpuLibrary() : options.plugin;
   plugin.memory_fraction = options.memory_fraction;
+  plugin.start_limit = options.start_limit;
   plugin.compile_limit = options.compile_limit;
   plugin.run_limit = options.run_limit;
   return pjrt::PjrtBackend::Create(plugin);

@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/check.h"
 #include "common/data/beneath.h"
@@ -100,6 +102,7 @@ void JobRunner::Submit(Task task) {
   {
     MutexLock lock(mu_);
     if (std::holds_alternative<MeasureRing>(task)) bench_ = std::stop_source();
+    if (std::holds_alternative<InspectDataset>(task)) devices_ = std::stop_source();
     if (const auto* run = std::get_if<RunJob>(&task)) {
       generation_ = GenerationOf(run->start);
       run_ = RunStops();
@@ -136,6 +139,17 @@ void JobRunner::EndInspection() {
   fetch.request_stop();
 }
 
+void JobRunner::EndWaits() {
+  std::stop_source devices;
+  {
+    MutexLock lock(mu_);
+    const bool prepared = trainer_ != nullptr;
+    if (prepared && std::string_view(trainer_->pulse().phase) != kRestartPhase) return;
+    devices = devices_;
+  }
+  devices.request_stop();
+}
+
 void JobRunner::EndMeasuring() {
   std::stop_source bench;
   {
@@ -148,6 +162,11 @@ void JobRunner::EndMeasuring() {
 std::stop_token JobRunner::fetch_stop() const {
   MutexLock lock(mu_);
   return fetch_.get_token();
+}
+
+std::stop_token JobRunner::devices_stop() const {
+  MutexLock lock(mu_);
+  return devices_.get_token();
 }
 
 std::shared_ptr<Trainer> JobRunner::trainer() const {
@@ -170,14 +189,16 @@ void JobRunner::Stop() {
   tasks_.Close();
   Cancel("the worker stops", RunStop::kNow);
   EndMeasuring();
-  std::stop_source delivery, fetch;
+  std::stop_source delivery, fetch, devices;
   {
     MutexLock lock(mu_);
     delivery = delivery_;
     fetch = fetch_;
+    devices = devices_;
   }
   delivery.request_stop();
   fetch.request_stop();
+  devices.request_stop();
   thread_.join();
   states_->Withdraw();
   // Its threads post, too.
@@ -281,8 +302,10 @@ void JobRunner::Do(const PrepareJob& task) {
     done.digest = DigestBytes(prepared->digest());
     return post_(std::move(done));
   }
+  std::vector<CoreOptions> cores = options_.cores;
+  for (CoreOptions& core : cores) core.stop = devices_stop();
   StatusOr<std::unique_ptr<Trainer>> trainer =
-      Trainer::Prepare(task.job, task.resolved, dataset_, backend_, options_.cores, options);
+      Trainer::Prepare(task.job, task.resolved, dataset_, backend_, cores, options);
   if (trainer.ok()) {
     done.known_shard_sha256 = (*trainer)->known_shard_sha256();
     done.known_shard_seconds = (*trainer)->known_shard_seconds();

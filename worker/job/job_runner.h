@@ -60,6 +60,10 @@ class JobRunner {
   void Cancel(const std::string& reason, RunStop when);
   // Ends what the InspectDataset that was submitted last waits for.
   void EndInspection();
+  // Ends what the job that was submitted last waits for on its devices, which it cannot use any
+  // more then: what is compiled, and what is brought up again; a shard that is computed runs to its
+  // end.
+  void EndWaits();
   // Ends the MeasureRing that was submitted last.
   void EndMeasuring();
   // The checkpoint of this step is durable.
@@ -83,6 +87,7 @@ class JobRunner {
   [[nodiscard]] StatusOr<std::shared_ptr<const InitWeights>> FindInit(const v1::InitSource& source);
   [[nodiscard]] std::shared_ptr<Trainer> trainer() const;
   [[nodiscard]] std::stop_token fetch_stop() const;
+  [[nodiscard]] std::stop_token devices_stop() const;
   [[nodiscard]] UploadRights Rights() const;
 
   const JobRunnerOptions options_;
@@ -109,6 +114,7 @@ class JobRunner {
   RunStops run_ ABSL_GUARDED_BY(mu_);               // of the run submitted last
   std::stop_source delivery_ ABSL_GUARDED_BY(mu_);  // of the DeliverState submitted last
   std::stop_source fetch_ ABSL_GUARDED_BY(mu_);     // of the InspectDataset submitted last
+  std::stop_source devices_ ABSL_GUARDED_BY(mu_);   // likewise, of all that its cores do
   std::stop_source bench_ ABSL_GUARDED_BY(mu_);     // of the MeasureRing submitted last
 
   std::jthread thread_;  // "job"

@@ -46,6 +46,12 @@ struct EndInspection {
   JobId job;
 };
 
+// Nobody needs the job any more, which is being prepared or runs: what it waits for on a device
+// that compiles, or is brought up again, ends soon.
+struct EndWaits {
+  JobId job;
+};
+
 struct PrepareJob {
   JobId job;
   v1::ResolvedJob resolved;
@@ -105,7 +111,7 @@ struct EndMeasuring {
 struct Exit {};
 
 using Action = std::variant<SendMessage, CloseSession, SaveTerm, UseTicket, InspectDataset,
-                            EndInspection, PrepareJob, RunJob, CancelRun, DeliverState,
+                            EndInspection, EndWaits, PrepareJob, RunJob, CancelRun, DeliverState,
                             CheckHeldState, ForgetCopies, DropJob, MeasureRing, EndMeasuring, Exit>;
 
 // What one event led to: actions in order, and in words why. A value.

@@ -247,11 +247,16 @@ Decision WorkerLogic::Drop(const std::string& reason) {
   if (job_->running()) {
     job_->after_run = AfterRun::kDrop;
     EndRun(reason, RunStop::kNow, &decision);
+    decision.actions.emplace_back(EndWaits{job_->id});
     return decision;
   }
   if (job_->phase == Phase::kInspecting || job_->phase == Phase::kPreparing) {
     job_->drop_when_idle = true;
-    if (job_->phase == Phase::kInspecting) decision.actions.emplace_back(EndInspection{job_->id});
+    if (job_->phase == Phase::kInspecting) {
+      decision.actions.emplace_back(EndInspection{job_->id});
+    } else {
+      decision.actions.emplace_back(EndWaits{job_->id});
+    }
     decision.reason += "; as soon as its preparation returns";
     return decision;
   }

@@ -81,12 +81,14 @@ Status BindCores(Backend* backend, const std::vector<CoreOptions>& cores, Augmen
     made = make_cores();
   }
   RING_ASSIGN_OR_RETURN(job->cores, std::move(made));
-  std::atomic<uint64_t> memory = 0;
+  std::atomic<uint64_t> memory = 0, exchanged = 0;
   RING_RETURN_IF_ERROR(job->cores->RunOnAll([&](const Seat& seat) {
     if (seat.index() == 0) memory = seat.memory_bytes();
+    exchanged += seat.host_bytes();
     return absl::OkStatus();
   }));
   job->planned.core = memory;
+  job->planned.exchanged = exchanged;
   spdlog::info("kernels bound: job={} programs={} cores={} memory per core={}{}", job->id.value(),
                job->programs.programs().size(), cores.size(), FormatBytes(memory),
                job->planned.device > 0

@@ -28,6 +28,7 @@ class Seat {
   [[nodiscard]] StatusOr<Executable*> executable(const ShardShape& shape) const;
   // That its programs take. On its own thread.
   [[nodiscard]] uint64_t memory_bytes() const { return core_->memory_bytes(); }
+  [[nodiscard]] uint64_t host_bytes() const { return core_->host_bytes(); }
 
  private:
   friend class CorePool;

@@ -104,6 +104,9 @@ WorkerMemory MemoryOf(const v1::ResultSpec& result, const ProgramSet& programs,
     memory.always.push_back({"reduced gradients", parameters});
   }
   memory.always.push_back({"compute copies of weights", use.weights});
+  if (use.exchanged > 0) {
+    memory.always.push_back({"columns and gradients on their way", use.exchanged});
+  }
   if (rows > 0) {
     // As the ring has them, what is sent and what comes of it.
     const uint64_t step = 2 * predicted.batch * layout.row_elements() * sizeof(int64_t);

@@ -37,7 +37,8 @@ struct WorkerMemory {
 
 // What the memory of a worker depends on, beside its layout.
 struct MemoryUse {
-  uint64_t weights = 0;  // Weights::HostBytes
+  uint64_t weights = 0;    // Weights::HostBytes
+  uint64_t exchanged = 0;  // Core::host_bytes, of all cores
   uint32_t cores = 1;
   uint32_t workers = 1;         // of its ring
   bool own_memory = false;      // the cores' is not the host's

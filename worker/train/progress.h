@@ -62,10 +62,13 @@ class Observer {
   virtual void OnCheckpointDropped(uint64_t /*step*/, const std::string& /*reason*/) {}
 };
 
+// Of a pulse while a core's device is brought up again.
+inline constexpr char kRestartPhase[] = "restart";
+
 // What a heartbeat needs: read from any thread, without a lock.
 struct Pulse {
   // What the step thread does: compute (input while a core waits for samples), reduce, update,
-  // evaluate, checkpoint, farewell, idle.
+  // evaluate, checkpoint, farewell, idle; or restart.
   const char* phase = "idle";
   uint64_t progress = 0;  // grows with every piece of work that finished
   uint64_t applied = 0;

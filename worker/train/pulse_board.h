@@ -20,11 +20,16 @@ class PulseBoard {
   void BeginInput() { inputs_.fetch_add(1, std::memory_order_relaxed); }
   void EndInput() { inputs_.fetch_sub(1, std::memory_order_relaxed); }
 
+  // The device of a core went down, or is up again, or given up.
+  void BeginOutage() { outages_.fetch_add(1, std::memory_order_relaxed); }
+  void EndOutage() { outages_.fetch_sub(1, std::memory_order_relaxed); }
+
   [[nodiscard]] const char* phase() const { return phase_.load(std::memory_order_relaxed); }
   [[nodiscard]] Pulse Read() const {
     const char* shown = phase();
     const bool waits = inputs_.load(std::memory_order_relaxed) > 0;
     if (waits && std::string_view(shown) == "compute") shown = "input";
+    if (outages_.load(std::memory_order_relaxed) > 0) shown = kRestartPhase;
     return {shown, progress_.load(std::memory_order_relaxed),
             applied_.load(std::memory_order_relaxed)};
   }
@@ -33,7 +38,8 @@ class PulseBoard {
   std::atomic<const char*> phase_{"idle"};  // always a string literal
   std::atomic<uint64_t> progress_{0};
   std::atomic<uint64_t> applied_{0};
-  std::atomic<uint32_t> inputs_{0};  // cores that wait for samples
+  std::atomic<uint32_t> inputs_{0};   // cores that wait for samples
+  std::atomic<uint32_t> outages_{0};  // and for their device
 };
 
 // Adds a scope's time to `seconds`.
@@ -81,6 +87,24 @@ class InputScope {
   ~InputScope() { board_->EndInput(); }
   InputScope(const InputScope&) = delete;
   InputScope& operator=(const InputScope&) = delete;
+
+ private:
+  PulseBoard* const board_;
+  const TimeScope time_;
+};
+
+// The device of a core is brought up again. On the core's thread.
+class OutageScope {
+ public:
+  OutageScope(PulseBoard* board, double* seconds) : board_(board), time_(seconds) {
+    board_->BeginOutage();
+  }
+  ~OutageScope() {
+    board_->EndOutage();
+    board_->Tick();
+  }
+  OutageScope(const OutageScope&) = delete;
+  OutageScope& operator=(const OutageScope&) = delete;
 
  private:
   PulseBoard* const board_;

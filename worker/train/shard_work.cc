@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "common/exact/quantize.h"
@@ -47,13 +48,13 @@ Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* exe
 StatusOr<std::shared_ptr<const ShardBatch>> Fetch(TrainingJob* job, Reader* reader,
                                                   const BatchId& id, ShardResult* result) {
   const auto deadline = std::chrono::steady_clock::now() + job->options.input_limit;
-  result->input_seconds = 0;
+  result->input_seconds = result->outage_seconds = 0;
   const InputScope input(&job->pulse, &result->input_seconds);
   return reader->Get(id, deadline);
 }
 
 Status ComputeShard(TrainingJob* job, const BatchId& id, const ShardBatch& batch, const Seat& seat,
-                    ShardResult* result) {
+                    const std::function<bool()>& abandoned, ShardResult* result) {
   const bool training = id.use() == graph::Use::kTraining;
   RING_ASSIGN_OR_RETURN(Executable* const executable,
                         seat.executable({ModeOf(id), batch.samples.size()}));
@@ -67,8 +68,22 @@ Status ComputeShard(TrainingJob* job, const BatchId& id, const ShardBatch& batch
       KeepFirst(kind, tensor, &result->flag);
     };
   }
+  std::optional<OutageScope> outage;
+  add.outage = [&](Outage is) {
+    if (is == Outage::kBegins) {
+      outage.emplace(&job->pulse, &result->outage_seconds);
+    } else {
+      outage.reset();
+    }
+    return !abandoned();
+  };
   result->end = ShardEnd::kTorn;
-  RING_RETURN_IF_ERROR(RunShard(*job, batch, executable, add, result));
+  const Status ran = RunShard(*job, batch, executable, add, result);
+  if (absl::IsCancelled(ran) && abandoned()) {
+    result->end = ShardEnd::kOpen;
+    return absl::OkStatus();
+  }
+  RING_RETURN_IF_ERROR(ran);
   result->end = ShardEnd::kDone;
   job->pulse.Tick();
   return absl::OkStatus();
@@ -158,7 +173,8 @@ Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> 
     result->core = seat.index();
     RING_ASSIGN_OR_RETURN(const auto batch, Fetch(job, reader, id, result));
     if (failed || abandoned()) return absl::OkStatus();
-    RING_RETURN_IF_ERROR(ComputeShard(job, id, *batch, seat, result));
+    RING_RETURN_IF_ERROR(ComputeShard(job, id, *batch, seat, abandoned, result));
+    if (result->end == ShardEnd::kOpen) return absl::OkStatus();
     const bool training = id.use() == graph::Use::kTraining;
     const bool of_step = training || Predicts(job->spec());
     if (of_step && done++ == 0) HitFailpoint("compute", id.step);
@@ -179,6 +195,14 @@ Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> 
 double LongestInput(std::span<const ShardResult> results, size_t cores) {
   std::vector<double> seconds(cores);
   for (const ShardResult& result : results) seconds[result.core] += result.input_seconds;
+  return std::ranges::max(seconds);
+}
+
+double LongestWait(std::span<const ShardResult> results, size_t cores) {
+  std::vector<double> seconds(cores);
+  for (const ShardResult& result : results) {
+    seconds[result.core] += result.input_seconds + result.outage_seconds;
+  }
   return std::ranges::max(seconds);
 }
 

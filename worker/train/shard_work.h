@@ -28,13 +28,14 @@ namespace ringmaster::worker {
 
 // Computes all of `work`; results[i], whose end is kOpen, belongs to work[i]. Training adds
 // gradients to job->gradients. When `abandoned()` becomes true, or after an error, a shard that a
-// core computes runs to its end and the rest stays open; abandoned alone is no error: the caller
-// knows why.
+// core computes runs to its end and the rest stays open, as does one whose device went down;
+// abandoned alone is no error: the caller knows why.
 Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> work,
                      const std::function<bool()>& abandoned, std::span<ShardResult> results);
 
-// How long the core waited for samples that waited longest.
+// How long the core waited for samples that waited longest; and for samples and its device.
 [[nodiscard]] double LongestInput(std::span<const ShardResult> results, size_t cores);
+[[nodiscard]] double LongestWait(std::span<const ShardResult> results, size_t cores);
 
 // Keeps the flag of the lowest tensor: gradients come in the order of backward.
 void KeepFirst(exact::FlagKind kind, uint32_t tensor, exact::DecodedFlag* flag);

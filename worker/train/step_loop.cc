@@ -197,7 +197,8 @@ Status StepLoop::Compute() {
       job_, &reader_, work.missing(), [this] { return abandoned(); }, work.open());
   const double input = LongestInput(work.open(), job_->cores->size());
   times_.input += input;
-  times_.compute -= input;
+  // A device that was down is no slow one.
+  times_.compute -= LongestWait(work.open(), job_->cores->size());
   times_.input_work += reader_.TakeSeconds();
   work.Settle();
   return computed.ok() ? computed : reducer_.Leave(computed);

@@ -30,7 +30,8 @@ struct ShardResult {
   ShardOutput output;
   exact::DecodedFlag flag;  // the first tensor in canonical order with a value that cannot be added
   size_t core = 0;          // that computed it
-  double input_seconds = 0;  // that the core waited for the samples
+  double input_seconds = 0;   // that the core waited for the samples
+  double outage_seconds = 0;  // and for its device, which was brought up again
 };
 
 class StepWork {

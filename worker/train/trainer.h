@@ -98,8 +98,9 @@ struct TrainerOptions {
 
 // What a job takes of memory on this worker, as it was planned: without drivers.
 struct PlannedMemory {
-  WorkerMemory host;  // once: the state, sums of gradients, copies, samples
-  uint64_t core = 0;  // of each core: what its largest program takes
+  WorkerMemory host;       // once: the state, sums of gradients, copies, samples
+  uint64_t core = 0;       // of each core: what its largest program takes
+  uint64_t exchanged = 0;  // of the host, by all cores: Core::host_bytes; among its parts
   // Of each device whose memory is not the host's, beside its cores: weights, and a state and
   // input that is copied ahead there.
   uint64_t device = 0;

@@ -74,6 +74,7 @@ Status CheckMemory(const Backend& backend, const std::vector<CoreOptions>& cores
   const auto count = static_cast<uint32_t>(cores.size());
   job->planned.host = MemoryOf(job->spec(), job->programs, *job->layout,
                                {.weights = job->weights ? job->weights->HostBytes() : 0,
+                                .exchanged = job->planned.exchanged,
                                 .cores = count,
                                 .own_memory = own,
                                 .checkpoints = job->options.checkpoint_copies,

@@ -38,8 +38,8 @@ TEST_CASE("ProgressWatch: before eight gaps the other limit holds, for each phas
   CHECK_FALSE(watch.Frozen(kOtherwise, AtMs(10'000)));
 }
 
-TEST_CASE("ProgressWatch: who waits for others is not accused") {
-  for (const char* phase : {"reduce", "farewell", "idle", "evaluate", "ring", ""}) {
+TEST_CASE("ProgressWatch: who waits for others, or for a device that is down, is not accused") {
+  for (const char* phase : {"reduce", "farewell", "idle", "evaluate", "restart", "ring", ""}) {
     ProgressWatch watch;
     const int64_t last = Work(watch, phase, 20, 100);
     INFO(phase);

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/data/sample_data.h"
+#include "common/signals.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/job/fake_checkpoint_folder.h"
 #include "tests/worker/job/runner_node.h"
@@ -226,6 +227,98 @@ TEST_CASE("JobRunner: why a dataset or a job cannot be used is said as a code") 
   REQUIRE(prepared);
   CHECK_FALSE(prepared->error.empty());
   CHECK(prepared->code == v1::FAILURE_CODE_DATASET_DIFFERS);
+}
+
+// A device that compiles until nobody waits for it, while `hangs`.
+struct SlowDevice {
+  FakeHooks hooks() {
+    FakeHooks hooks;
+    hooks.on_core = [this](const CoreOptions& core) -> Status {
+      if (!hangs)
+        return core.stop.stop_requested() ? Internal("of the job before") : absl::OkStatus();
+      reached.Open();
+      constexpr std::chrono::seconds kLimit{30};
+      return WaitForStop(core.stop, kLimit) ? absl::CancelledError("the job ends")
+                                            : Internal("nobody ended it");
+    };
+    return hooks;
+  }
+  std::atomic<bool> hangs = true;
+  Gate reached;
+};
+
+TEST_CASE(
+    "JobRunner: a job that is dropped as it is prepared waits for no device, nor does the next") {
+  World world;
+  SlowDevice device;
+  RunnerNode node("w1", world.folder.path(), world.checkpoints.channel(), device.hooks());
+  const auto prepare = [&] {
+    node.runner().Submit(InspectDataset{kRunnersJob, world.source});
+    RING_CHECK(node.Await<InspectDone>()->error.empty(), "the dataset is there");
+    node.runner().Submit(PrepareJob{kRunnersJob, world.resolved});
+  };
+  prepare();
+  REQUIRE(device.reached.Await());
+  node.runner().EndWaits();
+  const auto ended = node.Await<PrepareDone>();
+  REQUIRE(ended);
+  CHECK(ended->error == "the job ends");
+  device.hangs = false;
+  node.runner().Submit(DropJob{kRunnersJob});
+  prepare();
+  const auto prepared = node.Await<PrepareDone>();
+  REQUIRE(prepared);
+  CHECK(prepared->error.empty());
+}
+
+TEST_CASE("JobRunner: its stop ends what waits for a device") {
+  World world;
+  SlowDevice device;
+  RunnerNode node("w1", world.folder.path(), world.checkpoints.channel(), device.hooks());
+  node.runner().Submit(InspectDataset{kRunnersJob, world.source});
+  REQUIRE(node.Await<InspectDone>()->error.empty());
+  node.runner().Submit(PrepareJob{kRunnersJob, world.resolved});
+  REQUIRE(device.reached.Await());
+  node.runner().Stop();
+  const auto ended = node.Await<PrepareDone>();
+  REQUIRE(ended);
+  CHECK(ended->error == "the job ends");
+}
+
+TEST_CASE("JobRunner: a job that is dropped waits for no device that is down, only for shards") {
+  World world;
+  Gate down;
+  std::atomic<bool> device_is_down = false;
+  std::stop_token stop;
+  FakeHooks hooks;
+  hooks.on_core = [&](const CoreOptions& core) {
+    stop = core.stop;
+    return absl::OkStatus();
+  };
+  hooks.outage = [&](const ShardInput& input, const GradientSink& sink) -> Status {
+    if (!device_is_down || input.step != 2) return absl::OkStatus();
+    sink.outage(Outage::kBegins);
+    down.Open();
+    const bool stopped = WaitForStop(stop, std::chrono::seconds(30));
+    sink.outage(Outage::kEnds);
+    return stopped ? absl::CancelledError("the job ends") : Internal("nobody ended it");
+  };
+  Brake brake(1);
+  hooks.before_shard = brake.hooks().before_shard;
+  Member member(&world, "w1", hooks);
+  RunAll(StartOf(1, 0, member.digest, {{&member, {0, 1, 2, 3}}}), {&member});
+  REQUIRE(brake.reached.Await());
+  member.node.runner().EndWaits();
+  CHECK_FALSE(stop.stop_requested());  // a shard ends by itself
+  device_is_down = true;
+  brake.go_on.Open();
+  REQUIRE(down.Await());
+  CHECK(member.node.runner().heartbeat().phase() == "restart");
+  member.node.runner().Cancel("the job is dropped", RunStop::kNow);
+  member.node.runner().EndWaits();
+  const RunEnded ended = member.Ended();
+  CHECK(ended.outcome == Outcome::kStopped);
+  CHECK(ended.applied == 2);
 }
 
 TEST_CASE("JobRunner: a source that is gone is named") {

@@ -142,6 +142,29 @@ TEST_CASE("WorkerLogic: a release ends what an inspection waits for, and says wh
   }
 }
 
+TEST_CASE("WorkerLogic: a release ends what a preparation, or a run, waits for on its devices") {
+  WorkerLogic logic = AttachedLogic();
+  (void)logic.Step(Inspect("j1"), kNow);
+  (void)logic.Step(InspectDone{JobId("j1"), {}, ""}, kNow);
+  (void)logic.Step(Prepare("j1"), kNow);
+  const Decision preparing = logic.Step(Release("j1"), kNow);
+  REQUIRE(Find<EndWaits>(preparing) != nullptr);
+  CHECK(Find<EndWaits>(preparing)->job == JobId("j1"));
+  CHECK(Find<DropJob>(preparing) == nullptr);
+  CHECK(Find<DropJob>(logic.Step(PrepareDone{JobId("j1"), {}, "", "it was stopped"}, kNow)) !=
+        nullptr);
+
+  WorkerLogic prepared = PreparedLogic();
+  (void)prepared.Step(Fence("j1", 1), kNow);
+  REQUIRE(Find<RunJob>(prepared.Step(Start("j1", 1, 0), kNow)) != nullptr);
+  // A ring that is formed anew leaves them alone.
+  CHECK(Find<EndWaits>(prepared.Step(Fence("j1", 2), kNow)) == nullptr);
+  CHECK(Find<EndWaits>(prepared.Step(Release("j1"), kNow)) != nullptr);
+
+  WorkerLogic idle = PreparedLogic();
+  CHECK(Find<EndWaits>(idle.Step(Release("j1"), kNow)) == nullptr);
+}
+
 TEST_CASE("WorkerLogic: who joins a job that runs makes room for its state when it prepares") {
   for (const bool joins : {false, true}) {
     WorkerLogic logic = AttachedLogic();

@@ -62,6 +62,35 @@ TEST_CASE("PulseBoard: compute shows as input while a core waits for samples") {
   REQUIRE(board.Read().progress == 1);
 }
 
+TEST_CASE("PulseBoard: whatever a step is at shows as restart while a core's device is down") {
+  PulseBoard board;
+  double seconds = 0;
+  for (const char* phase : {"compute", "evaluate"}) {
+    const PhaseScope scope(&board, phase, &seconds);
+    const InputScope input(&board, &seconds);
+    const uint64_t progress = board.Read().progress;
+    {
+      const OutageScope first(&board, &seconds);
+      const OutageScope second(&board, &seconds);
+      REQUIRE(std::string(board.Read().phase) == kRestartPhase);
+    }
+    REQUIRE(std::string(board.Read().phase) != kRestartPhase);
+    REQUIRE(board.Read().progress == progress + 2);
+  }
+}
+
+TEST_CASE("LongestWait: for samples and devices, of the core that waited longest for both") {
+  std::vector<ShardResult> results(4);
+  for (size_t i = 0; i < 4; ++i) {
+    results[i].core = i % 2;
+    results[i].input_seconds = 0.25;
+  }
+  results[1].outage_seconds = 2;
+  results[2].outage_seconds = 1;
+  REQUIRE(LongestWait(results, 2) == 2.5);
+  REQUIRE(LongestWait({}, 1) == 0);
+}
+
 TEST_CASE("LongestInput: of the core that waited longest over all its shards") {
   std::vector<ShardResult> results(4);
   const double waits[] = {0.5, 0.25, 0.5, 0.25};

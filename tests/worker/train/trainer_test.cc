@@ -1,6 +1,7 @@
 // The step loop with a backend of hashes: everything but kernels is real.
 #include "worker/train/trainer.h"
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -8,6 +9,7 @@
 #include <map>
 #include <thread>
 
+#include "common/amount.h"
 #include "common/mutex.h"
 #include "tests/support/model_option.h"
 #include "tests/worker/train/fake_case.h"
@@ -458,6 +460,32 @@ TEST_CASE("Trainer: a state that does not fit the memory is refused with its par
   REQUIRE(trainer.status().code() == absl::StatusCode::kResourceExhausted);
   REQUIRE(Message(trainer.status()).find("optimizer slots") != std::string::npos);
   CHECK(FailureOf(trainer.status()) == v1::FAILURE_CODE_MEMORY);
+}
+
+TEST_CASE(
+    "Trainer: what cores take of the host for their devices is planned, and refused in time") {
+  FakeHooks hooks;
+  hooks.own_memory = true;
+  hooks.host_bytes = 1000;
+  FakeBackend backend(hooks);
+  FakeCase job;
+  const auto prepare = [&](Backend* with) {
+    return Trainer::Prepare(JobId("job"), job.resolved, job.data.dataset(), with, Cores(3));
+  };
+  const auto trainer = prepare(&backend);
+  REQUIRE(trainer.ok());
+  const WorkerMemory host = (*trainer)->planned_memory().host;
+  const auto part = std::ranges::find(host.always, "columns and gradients on their way",
+                                      &WorkerMemory::Part::what);
+  REQUIRE(part != host.always.end());
+  CHECK(part->bytes == 3000);
+
+  hooks.host_bytes = HostMemory() / 3;
+  FakeBackend large(hooks);
+  const Status refused = prepare(&large).status();
+  CHECK(absl::IsResourceExhausted(refused));
+  CHECK(FailureOf(refused) == v1::FAILURE_CODE_MEMORY);
+  CHECK(Message(refused).find("columns and gradients on their way") != std::string::npos);
 }
 
 TEST_CASE("Trainer: cores of a device share what its weights and state take of its memory") {

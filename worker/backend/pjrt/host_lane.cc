@@ -159,7 +159,8 @@ Status HostLane::Answer(HostMessage* request) {
 Status HostLane::TakeMemory(HostMessage* request) {
   RING_ASSIGN_OR_RETURN(const auto memory, Decode<MemoryRequest>(*request));
   if (request->files.size() != 1) return DataLoss("memory: expected one file");
-  auto mapped = SharedMemory::Map(std::move(request->files[0]), memory.bytes);
+  auto mapped =
+      SharedMemory::Map(std::move(request->files[0]), memory.bytes, SharedMemory::Access::kWrite);
   if (absl::IsInvalidArgument(mapped.status())) {
     return DataLoss("{}", Message(mapped.status()));
   }
@@ -172,8 +173,11 @@ Status HostLane::Bind(HostMessage* message) {
   RING_ASSIGN_OR_RETURN(auto request, Decode<BindRequest>(*message));
   if (message->files.size() != 2) return DataLoss("a program: expected its text and its weights");
   RING_RETURN_IF_ERROR(CheckBind(request, shared_.plugin->facts().devices.size()));
-  auto text_memory = SharedMemory::Map(std::move(message->files[0]), request.text_bytes);
-  auto weights_memory = SharedMemory::Map(std::move(message->files[1]), request.weights.bytes);
+  // The daemon's: whatever a plugin does to this process, the next one reads the same.
+  constexpr auto kRead = SharedMemory::Access::kRead;
+  auto text_memory = SharedMemory::Map(std::move(message->files[0]), request.text_bytes, kRead);
+  auto weights_memory =
+      SharedMemory::Map(std::move(message->files[1]), request.weights.bytes, kRead);
   for (const Status& mapped : {text_memory.status(), weights_memory.status()}) {
     if (absl::IsInvalidArgument(mapped)) return DataLoss("{}", Message(mapped));
     if (!mapped.ok()) return ReplyError(mapped);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -30,7 +31,6 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kStartTime{30};  // of the process, not of the plugin
-constexpr std::chrono::seconds kEndTime{5};
 constexpr size_t kKeptLines = 20;
 
 std::string Describe(int status) {
@@ -54,13 +54,16 @@ std::string LastWord(const std::deque<std::string>& lines) {
 
 }  // namespace
 
-StatusOr<std::shared_ptr<HostProcess>> HostProcess::Start(const std::string& program) {
+StatusOr<std::shared_ptr<HostProcess>> HostProcess::Start(const std::string& program,
+                                                          std::chrono::milliseconds end_limit) {
+  OwnedFile given_up(eventfd(0, EFD_CLOEXEC));
   std::array<int, 2> ends = {};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+  if (given_up.get() < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return Error(absl::StatusCode::kResourceExhausted, "cannot make a socket: {}",
                  std::strerror(errno));
   }
-  std::shared_ptr<HostProcess> process(new HostProcess(OwnedFile(ends[0])));
+  std::shared_ptr<HostProcess> process(
+      new HostProcess(OwnedFile(ends[0]), std::move(given_up), end_limit));
   process->thread_ =
       std::jthread([self = process.get(), program, other_end = OwnedFile(ends[1])]() mutable {
         self->Follow(program, std::move(other_end));
@@ -80,10 +83,17 @@ StatusOr<std::shared_ptr<HostProcess>> HostProcess::Start(const std::string& pro
 HostProcess::~HostProcess() {
   control_.Close();
   MutexLock lock(mu_);
+  if (id_ < 0 || AwaitEnd()) return;
+  spdlog::warn("the plugin's process {} does not end: it is left behind", id_);
+  const uint64_t one = 1;
+  (void)!write(given_up_.get(), &one, sizeof(one));  // which only a full counter refuses
+}
+
+bool HostProcess::AwaitEnd() {
   const auto ended = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_; };
-  if (!changed_.WaitUntil(mu_, steady_clock::now() + kEndTime, ended) && id_ > 0) {
-    kill(id_, SIGKILL);
-  }
+  if (changed_.WaitUntil(mu_, steady_clock::now() + end_limit_, ended)) return true;
+  if (id_ > 0) kill(id_, SIGKILL);
+  return changed_.WaitUntil(mu_, steady_clock::now() + end_limit_, ended);
 }
 
 pid_t HostProcess::id() const {
@@ -96,6 +106,11 @@ bool HostProcess::ended() const {
   return ended_;
 }
 
+bool HostProcess::doomed() const {
+  MutexLock lock(mu_);
+  return ended_ || !reason_.ok();
+}
+
 void HostProcess::Kill(const Status& reason) {
   MutexLock lock(mu_);
   if (ended_ || id_ < 0) return;
@@ -105,37 +120,36 @@ void HostProcess::Kill(const Status& reason) {
 
 Status HostProcess::Fate() {
   MutexLock lock(mu_);
-  const auto ended = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_; };
-  if (!changed_.WaitUntil(mu_, steady_clock::now() + kEndTime, ended)) {
-    if (id_ > 0) kill(id_, SIGKILL);
-    (void)changed_.WaitUntil(mu_, steady_clock::now() + kEndTime, ended);
-  }
+  const bool ended = AwaitEnd();
   const std::string said = LastWord(last_);
   const std::string words = said.empty() ? "" : fmt::format("; it said last: {}", said);
-  if (!reason_.ok()) return Status(reason_.code(), Message(reason_) + words);
-  return Error(absl::StatusCode::kUnavailable, "the plugin's process {}{}",
-               ended_ ? exit_ : "does not end", words);
+  if (!ended) {
+    return Error(absl::StatusCode::kUnavailable,
+                 "{}the plugin's process {} does not end, not even by SIGKILL: a call into its "
+                 "driver hangs; `dmesg` may say more, and a restart of the host ends it{}",
+                 reason_.ok() ? "" : Message(reason_) + ", and ", id_, words);
+  }
+  if (reason_.ok()) {
+    return Error(absl::StatusCode::kUnavailable, "the plugin's process {}{}", exit_, words);
+  }
+  return Status(reason_.code(), Message(reason_) + ", and its process was ended" + words);
 }
 
 void HostProcess::Follow(const std::string& program, OwnedFile other_end) {
-  OwnedFile errors;
-  const Status spawned = Spawn(program, other_end.get(), &errors);
+  OwnedFile errors, process;
+  const Status spawned = Spawn(program, other_end.get(), &errors, &process);
   other_end.Close();
-  // A file for the process: readable once it has ended.
-  OwnedFile process;
-  if (spawned.ok()) process = OwnedFile(static_cast<int>(syscall(SYS_pidfd_open, id(), 0)));
   {
     MutexLock lock(mu_);
     started_ = spawned;
     ended_ = !spawned.ok();
     changed_.NotifyAll();
   }
-  if (!spawned.ok()) return;
-  ReadErrors(errors.get(), process.get());
-  Reap();
+  if (spawned.ok() && ReadErrors(errors.get(), process.get())) Reap();
 }
 
-Status HostProcess::Spawn(const std::string& program, int other_end, OwnedFile* errors) {
+Status HostProcess::Spawn(const std::string& program, int other_end, OwnedFile* errors,
+                          OwnedFile* process) {
   std::array<int, 2> pipe_ends = {};
   if (pipe2(pipe_ends.data(), O_CLOEXEC) != 0) {
     return Error(absl::StatusCode::kResourceExhausted, "cannot make a pipe: {}",
@@ -152,14 +166,17 @@ Status HostProcess::Spawn(const std::string& program, int other_end, OwnedFile* 
   posix_spawn_file_actions_adddup2(&actions, written.get(), STDERR_FILENO);
   posix_spawn_file_actions_adddup2(&actions, other_end, kControlFile);
   posix_spawn_file_actions_addclosefrom_np(&actions, kControlFile + 1);
-  // What this process ignores or blocks, its child should not; and what a terminal says to this one
-  // is not meant for it.
+  // What this process ignores or blocks, its child should not. But what a terminal or a service
+  // manager says to all processes is for this one: it may finish a step first. Blocked, because
+  // plugins have handlers of their own.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  sigset_t none, all;
-  sigemptyset(&none);
+  sigset_t blocked, all;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
+  sigaddset(&blocked, SIGINT);
   sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigmask(&attributes, &blocked);
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
@@ -175,26 +192,36 @@ Status HostProcess::Spawn(const std::string& program, int other_end, OwnedFile* 
   if (error != 0) {
     return FailedPrecondition("{} cannot be started: {}", program, std::strerror(error));
   }
+  *process = OwnedFile(static_cast<int>(syscall(SYS_pidfd_open, id, 0)));
+  if (process->get() < 0) {
+    const int why = errno;
+    kill(id, SIGKILL);
+    waitpid(id, nullptr, 0);
+    return Error(absl::StatusCode::kResourceExhausted,
+                 "{} cannot be watched: pidfd_open, which Linux has since 5.3: {}", program,
+                 std::strerror(why));
+  }
   MutexLock lock(mu_);
   id_ = id;
   return absl::OkStatus();
 }
 
-void HostProcess::ReadErrors(int errors, int process) {
-  std::array<pollfd, 2> files = {pollfd{process, POLLIN, 0}, pollfd{errors, POLLIN, 0}};
+bool HostProcess::ReadErrors(int errors, int process) {
+  std::array<pollfd, 3> files = {pollfd{process, POLLIN, 0}, pollfd{errors, POLLIN, 0},
+                                 pollfd{given_up_.get(), POLLIN, 0}};
   constexpr int kLookAgain = 60'000;
   for (;;) {
     const int ready = poll(files.data(), files.size(), kLookAgain);
-    if (ready < 0 && errno != EINTR) return;
+    if (ready < 0 && errno != EINTR) return false;
     if (ready <= 0) continue;
     if (files[1].revents != 0) TakeErrors(errors);
     if (files[0].revents != 0) break;
-    if ((files[1].revents & POLLHUP) == 0) continue;
-    files[1].fd = -1;  // all who had it have closed it
-    if (process < 0) break;
+    if (files[2].revents != 0) return false;
+    if ((files[1].revents & POLLHUP) != 0) files[1].fd = -1;  // all who had it have closed it
   }
   TakeErrors(errors);
   if (!partial_.empty()) TakeLine(partial_);
+  return true;
 }
 
 void HostProcess::TakeErrors(int errors) {
@@ -219,12 +246,9 @@ void HostProcess::TakeLine(const std::string& line) {
 }
 
 void HostProcess::Reap() {
-  siginfo_t info = {};
-  while (waitid(P_PID, static_cast<id_t>(id()), &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
-  }
   MutexLock lock(mu_);  // so that nobody kills an id that is free again
   int status = 0;
-  exit_ = waitpid(id_, &status, 0) > 0 ? Describe(status) : "ended, unseen";
+  exit_ = waitpid(id_, &status, WNOHANG) > 0 ? Describe(status) : "ended, unseen";
   ended_ = true;
   changed_.NotifyAll();
 }

@@ -16,7 +16,8 @@ constexpr std::chrono::milliseconds kSmallLimit{30'000};  // for what the plugin
 
 Status Lane::Reserve(size_t bytes) {
   if (bytes <= memory_.bytes()) return absl::OkStatus();
-  RING_ASSIGN_OR_RETURN(memory_, SharedMemory::Create("pjrt-lane", bytes));
+  RING_ASSIGN_OR_RETURN(memory_,
+                        SharedMemory::Create("pjrt-lane", bytes, SharedMemory::Access::kWrite));
   shown_ = false;
   return absl::OkStatus();
 }
@@ -31,13 +32,14 @@ Status Lane::ShowMemory() {
 }
 
 Status Lane::Connect() {
+  if (stop_.stop_requested()) return JobEnds();
   if (process_ == nullptr) {
-    RING_ASSIGN_OR_RETURN(PluginHost::Connection connection, host_.Connect());
+    RING_ASSIGN_OR_RETURN(PluginHost::Connection connection, host_.Connect(stop_));
     process_ = std::move(connection.process);
     socket_ = std::move(connection.socket);
     lost_ = false;
     shown_ = false;
-    ++connection_;
+    ++connections_;
   }
   return shown_ || memory_.bytes() == 0 ? absl::OkStatus() : ShowMemory();
 }
@@ -72,6 +74,8 @@ void Lane::Release(uint32_t program) {
 StatusOr<HostMessage> Lane::Ask(MessageKind kind, const std::string& body,
                                 std::span<const int> files, MessageKind expected,
                                 std::chrono::milliseconds limit, const char* doing) {
+  if (stop_.stop_requested()) return JobEnds();
+  const std::stop_callback end(stop_, [this] { process_->Kill(JobEnds()); });
   const Deadline deadline = steady_clock::now() + limit;
   const Status sent = Send(socket_.get(), kind, body, files, deadline);
   if (absl::IsInvalidArgument(sent)) return sent;  // nothing went out
@@ -88,11 +92,10 @@ StatusOr<HostMessage> Lane::Ask(MessageKind kind, const std::string& body,
 Status Lane::Lose(const Status& why, std::chrono::milliseconds limit, const char* doing) {
   lost_ = true;
   if (absl::IsDeadlineExceeded(why)) {
-    process_->Kill(Error(absl::StatusCode::kDeadlineExceeded,
-                         "the plugin did not {} within {}, and its process was ended", doing,
-                         ExactDuration(limit)));
+    process_->Kill(Error(absl::StatusCode::kDeadlineExceeded, "the plugin did not {} within {}",
+                         doing, ExactDuration(limit)));
   } else if (!absl::IsUnavailable(why)) {
-    process_->Kill(Annotate(why, "the plugin's process makes no sense, and was ended"));
+    process_->Kill(Annotate(why, "the plugin's process makes no sense"));
   }
   return process_->Fate();
 }

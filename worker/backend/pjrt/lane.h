@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
+#include <utility>
 
 #include "common/status.h"
 #include "worker/backend/pjrt/host_message.h"
@@ -19,21 +21,24 @@ namespace ringmaster::pjrt {
 
 class Lane {
  public:
-  // `host` must outlive it.
-  explicit Lane(PluginHost& host) : host_(host) {}
+  // `host` must outlive it. `stop`: of the job; from then on everything is CANCELLED, also what the
+  // process is in the middle of, which ends with it.
+  Lane(PluginHost& host, std::stop_token stop) : host_(host), stop_(std::move(stop)) {}
 
   // Makes room for at least so much, which loses what was in it; Connect shows it to the process.
   [[nodiscard]] Status Reserve(size_t bytes);
   [[nodiscard]] std::byte* memory() const { return memory_.data(); }
+  [[nodiscard]] size_t memory_bytes() const { return memory_.bytes(); }
   // Connects, also again, where it has no connection. Before every request.
   [[nodiscard]] Status Connect();
-  // Which one it has, from 1 on; programs are bound to one of them.
-  [[nodiscard]] uint64_t connection() const { return connection_; }
+  // Which one it has, from 1 on, or 0; programs are bound to one of them.
+  [[nodiscard]] uint64_t connection() const { return process_ == nullptr ? 0 : connections_; }
   // Whether the connection broke in the middle of the last request: then Bury comes before any
   // other.
   [[nodiscard]] bool lost() const { return process_ != nullptr && lost_; }
   // As PluginHost::Bury; afterwards Connect makes another one.
   [[nodiscard]] Status Bury(const std::string& what);
+  [[nodiscard]] size_t max_deaths() const { return host_.options().max_deaths; }
 
   // Errors of these are the plugin's own, or how its process ended, where the connection is lost.
   [[nodiscard]] StatusOr<BindReply> Bind(const BindRequest& request, int text, int weights);
@@ -49,11 +54,12 @@ class Lane {
   [[nodiscard]] Status ShowMemory();
 
   PluginHost& host_;
+  const std::stop_token stop_;
   SharedMemory memory_;
   bool shown_ = false;  // to the process that it is connected to
   std::shared_ptr<HostProcess> process_;
   OwnedFile socket_;
-  uint64_t connection_ = 0;
+  uint64_t connections_ = 0;
   bool lost_ = false;
 };
 

@@ -18,7 +18,7 @@ PjrtCore::PjrtCore(CoreOptions options, uint32_t device, const Platform& platfor
       platform_(platform),
       host_(host),
       thread_(std::this_thread::get_id()),
-      lane_(std::make_shared<Lane>(host)) {}
+      lane_(std::make_shared<Lane>(host, options_.stop)) {}
 
 StatusOr<std::unique_ptr<PjrtCore>> PjrtCore::Create(const CoreOptions& options, uint32_t device,
                                                      const Platform& platform, PluginHost& host) {

@@ -27,6 +27,7 @@ class PjrtCore final : public Core {
   StatusOr<CoreLayout> Plan(const graph::Program& program, Weights& weights) override;
   // Of the device, beside the weights.
   [[nodiscard]] uint64_t memory_bytes() const override { return largest_; }
+  [[nodiscard]] uint64_t host_bytes() const override { return lane_->memory_bytes(); }
 
  private:
   PjrtCore(CoreOptions options, uint32_t device, const Platform& platform, PluginHost& host);

@@ -81,7 +81,8 @@ Status PjrtExecutable::LayOut(uint32_t device) {
 }
 
 Status PjrtExecutable::CopyText() {
-  RING_ASSIGN_OR_RETURN(text_, SharedMemory::Create("pjrt-program", module_.text.size()));
+  RING_ASSIGN_OR_RETURN(text_, SharedMemory::Create("pjrt-program", module_.text.size(),
+                                                    SharedMemory::Access::kRead));
   std::memcpy(text_.data(), module_.text.data(), module_.text.size());
   request_.text_bytes = module_.text.size();
   module_.text = {};
@@ -221,8 +222,16 @@ void PjrtExecutable::Feed(const ShardInput& input) const {
   }
 }
 
+Status PjrtExecutable::BindAgain(const GradientSink& sink) {
+  if (connection_ == lane_->connection() || !sink.outage) return EnsureBound();
+  const bool wanted = sink.outage(Outage::kBegins);
+  const Status bound =
+      wanted ? EnsureBound() : absl::CancelledError("the run ends before its device is up again");
+  sink.outage(Outage::kEnds);
+  return bound;
+}
+
 Status PjrtExecutable::RunOnce() {
-  RING_RETURN_IF_ERROR(EnsureBound());
   const WeightVersions& versions = weights_.versions();
   return lane_->Run({.program = bound_.program,
                      .parameters = versions[static_cast<size_t>(WeightGroup::kParameters)],
@@ -270,12 +279,20 @@ void PjrtExecutable::Deliver(const GradientSink& sink) const {
 
 Status PjrtExecutable::Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) {
   RING_RETURN_IF_ERROR(CheckInput(input));
-  Feed(input);
-  for (;;) {
-    const Status ran = RunOnce();
+  for (size_t deaths = 0;;) {
+    const Status bound = BindAgain(sink);
+    // Each time: a plugin that dies may have written anywhere.
+    if (bound.ok()) Feed(input);
+    const Status ran = bound.ok() ? RunOnce() : bound;
     if (ran.ok()) break;
     if (!lane_->lost()) return NameMemory(ran, DescribeMemory());
-    RING_RETURN_IF_ERROR(lane_->Bury(fmt::format("step {}", input.step)));
+    const std::string what =
+        fmt::format("{}step {}", bound.ok() ? "" : "compiling again for ", input.step);
+    RING_RETURN_IF_ERROR(lane_->Bury(what));
+    // As in BindFirst. Of deaths that are too far apart to count elsewhere there is an end, too.
+    if (absl::IsDeadlineExceeded(bound)) return bound;
+    if (++deaths <= lane_->max_deaths()) continue;
+    return Annotate(ran, fmt::format("the plugin died {} times in step {}", deaths, input.step));
   }
   Deliver(sink);
   Collect(input.samples.size(), output);

@@ -28,7 +28,7 @@ class PjrtExecutable final : public Executable {
 
   // INVALID_ARGUMENT when sizes are not those of the program or an element is out of its range.
   // A plugin that dies is started again and runs the shard again, with the same bits, unless it
-  // died too often; gradients are handed over once all of them are there.
+  // died too often, or hangs as it compiles; gradients are handed over once all of them are there.
   Status Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) override;
 
   // What it takes of the device's memory beside the weights.
@@ -47,6 +47,8 @@ class PjrtExecutable final : public Executable {
   [[nodiscard]] Status EnsureBound();
   // The same, once more where the plugin died under it.
   [[nodiscard]] Status BindFirst();
+  // The same in a run, told to the sink where there is something to do.
+  [[nodiscard]] Status BindAgain(const GradientSink& sink);
   [[nodiscard]] Status RunOnce();
 
   [[nodiscard]] Status CheckInput(const ShardInput& input) const;

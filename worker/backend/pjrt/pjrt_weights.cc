@@ -30,8 +30,9 @@ void PjrtWeights::Add(WeightGroup group, const graph::Shape& shape) {
 StatusOr<std::unique_ptr<PjrtWeights>> PjrtWeights::Create(const graph::Program& training,
                                                            uint64_t id) {
   std::unique_ptr<PjrtWeights> weights(new PjrtWeights(training, id));
-  RING_ASSIGN_OR_RETURN(weights->memory_,
-                        SharedMemory::Create("pjrt-weights", weights->table_.bytes));
+  RING_ASSIGN_OR_RETURN(
+      weights->memory_,
+      SharedMemory::Create("pjrt-weights", weights->table_.bytes, SharedMemory::Access::kRead));
   return weights;
 }
 

@@ -22,6 +22,9 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kSendTime{30};
+constexpr char kStartsLate[] =
+    "; libtpu waits for Google's cloud, outside of it for ever unless TPU_SKIP_MDS_QUERY=1, and on "
+    "a host of a slice for the other hosts (docs/tpu.md); --start-limit says for how long it may";
 
 std::vector<std::string> ProgramPaths() {
   if (const char* const named = std::getenv("RINGMASTER_PJRT_HOST")) return {named};
@@ -44,9 +47,31 @@ StatusOr<std::string> FindProgram(const std::string& named) {
       fmt::join(paths, " and no "));
 }
 
-// Programs that were bound to one must mean the same on the other.
+StatusOr<HostMessage> AskToStart(int control, const std::string& request, Deadline deadline) {
+  RING_RETURN_IF_ERROR(Send(control, MessageKind::kStart, request, {}, deadline));
+  return Receive(control, deadline);
+}
+
+// All that a numerics class has of a plugin.
+std::string VersionOf(const PluginFacts& facts) {
+  std::string text = fmt::format("{}, {}, API {}.{}", facts.platform,
+                                 OneLine(facts.platform_version), facts.major, facts.minor);
+  for (const PluginAttribute& attribute : facts.attributes) {
+    text += fmt::format(", {} {}", OneLine(attribute.name), OneLine(attribute.value));
+  }
+  return text;
+}
+
+// Programs that were bound to one must mean the same on the other, to the bit.
 Status CheckSame(const PluginFacts& now, const PluginFacts& before) {
-  bool same = now.platform == before.platform && now.devices.size() == before.devices.size();
+  const std::string version = VersionOf(now), expected = VersionOf(before);
+  if (version != expected) {
+    return FailedPrecondition(
+        "the plugin was started again and is another version: {}; expected {}: restart the worker, "
+        "which then has another numerics class",
+        version, expected);
+  }
+  bool same = now.devices.size() == before.devices.size();
   for (size_t i = 0; same && i < now.devices.size(); ++i) {
     same =
         now.devices[i].id == before.devices[i].id && now.devices[i].kind == before.devices[i].kind;
@@ -69,27 +94,28 @@ StatusOr<std::unique_ptr<PluginHost>> PluginHost::Start(const PluginOptions& opt
   PluginOptions found = options;
   RING_ASSIGN_OR_RETURN(found.program, FindProgram(options.program));
   std::unique_ptr<PluginHost> host(new PluginHost(std::move(found)));
-  RING_ASSIGN_OR_RETURN(Started started, host->StartProcess());
+  RING_ASSIGN_OR_RETURN(Started started, host->StartProcess(std::stop_token()));
   host->facts_ = std::move(started.facts);
   MutexLock lock(host->mu_);
   host->current_ = std::move(started.process);
   return host;
 }
 
-StatusOr<PluginHost::Started> PluginHost::StartProcess() const {
-  RING_ASSIGN_OR_RETURN(auto process, HostProcess::Start(options_.program));
+StatusOr<PluginHost::Started> PluginHost::StartProcess(const std::stop_token& stop) const {
+  RING_ASSIGN_OR_RETURN(auto process, HostProcess::Start(options_.program, options_.end_limit));
+  const std::stop_callback end(stop, [&] { process->Kill(JobEnds()); });
   const Deadline deadline = steady_clock::now() + options_.start_limit;
   const std::string request = Encode(
       StartRequest{.plugin = options_.path,
                    .client = {.memory_fraction = static_cast<float>(options_.memory_fraction)}});
-  RING_RETURN_IF_ERROR(Send(process->control(), MessageKind::kStart, request, {}, deadline));
-  const auto reply = Receive(process->control(), deadline);
+  const auto reply = AskToStart(process->control(), request, deadline);
   if (absl::IsUnavailable(reply.status())) return process->Fate();
   if (absl::IsDeadlineExceeded(reply.status())) {
     process->Kill(Error(absl::StatusCode::kDeadlineExceeded,
-                        "the plugin {} did not start within {}, and its process was ended",
-                        options_.path, ExactDuration(options_.start_limit)));
-    return process->Fate();
+                        "the plugin {} did not start within {}", options_.path,
+                        ExactDuration(options_.start_limit)));
+    const Status fate = process->Fate();
+    return Status(fate.code(), Message(fate) + kStartsLate);
   }
   RING_RETURN_IF_ERROR(reply.status());
   if (reply->kind == MessageKind::kError) return FromReply(*reply);
@@ -101,11 +127,11 @@ StatusOr<PluginHost::Started> PluginHost::StartProcess() const {
   return Started{std::move(process), std::move(facts)};
 }
 
-StatusOr<PluginHost::Connection> PluginHost::Connect() {
+StatusOr<PluginHost::Connection> PluginHost::Connect(const std::stop_token& stop) {
   MutexLock lock(mu_);
-  if (current_->ended()) {
+  if (buried_ || current_->doomed()) {
     RING_RETURN_IF_ERROR(BuryCurrent("nothing"));
-    RING_ASSIGN_OR_RETURN(Started started, StartProcess());
+    RING_ASSIGN_OR_RETURN(Started started, StartProcess(stop));
     RING_RETURN_IF_ERROR(CheckSame(started.facts, facts_));
     current_ = std::move(started.process);
     buried_ = false;
@@ -136,11 +162,15 @@ Status PluginHost::BuryCurrent(const std::string& what) {
   if (!buried_) {
     buried_ = true;
     last_fate_ = current_->Fate();
-    const auto now = steady_clock::now();
-    deaths_.push_back(now);
-    spdlog::warn("the plugin died, death {} within {}: in the middle of {}: {}", deaths_.size(),
-                 ExactDuration(options_.deaths_within), what, Message(last_fate_));
+    if (absl::IsCancelled(last_fate_)) {
+      spdlog::info("the plugin was stopped: {}", Message(last_fate_));
+    } else {
+      deaths_.push_back(steady_clock::now());
+      spdlog::warn("the plugin died, death {} within {}: in the middle of {}: {}", deaths_.size(),
+                   ExactDuration(options_.deaths_within), what, Message(last_fate_));
+    }
   }
+  if (!current_->ended()) return last_fate_;
   while (!deaths_.empty() && deaths_.front() + options_.deaths_within < steady_clock::now()) {
     deaths_.pop_front();
   }

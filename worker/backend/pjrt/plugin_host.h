@@ -8,6 +8,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "common/files.h"
@@ -33,6 +34,8 @@ struct PluginOptions {
   // So often it may die within that time, and is started again; once more, and that is the error.
   size_t max_deaths = 3;
   std::chrono::milliseconds deaths_within{10 * 60'000};
+  // As HostProcess::Start.
+  std::chrono::milliseconds end_limit{5'000};
 };
 
 // An error that is the plugin's own: its words, on one line.
@@ -47,14 +50,16 @@ class PluginHost {
   [[nodiscard]] const PluginOptions& options() const { return options_; }
   [[nodiscard]] const PluginFacts& facts() const { return facts_; }
 
-  // A lane into the process, which is started again if it has ended.
+  // A lane into the process, which is started again if it has ended. CANCELLED when `stop` came
+  // before it had started.
   struct Connection {
     std::shared_ptr<HostProcess> process;
     OwnedFile socket;
   };
-  [[nodiscard]] StatusOr<Connection> Connect();
-  // A process that somebody lost, in the middle of `what`: logged and counted, once. How it ended
-  // where it may not be started again; the process has ended when this returns.
+  [[nodiscard]] StatusOr<Connection> Connect(const std::stop_token& stop);
+  // A process that somebody lost, in the middle of `what`: logged and counted, once, but for one
+  // that was stopped. How it ended where it may not be started again: it died too often, or does
+  // not end and so keeps its devices.
   [[nodiscard]] Status Bury(const std::shared_ptr<HostProcess>& process, const std::string& what);
 
  private:
@@ -64,11 +69,11 @@ class PluginHost {
     std::shared_ptr<HostProcess> process;
     PluginFacts facts;
   };
-  [[nodiscard]] StatusOr<Started> StartProcess() const;
+  [[nodiscard]] StatusOr<Started> StartProcess(const std::stop_token& stop) const;
   [[nodiscard]] Status BuryCurrent(const std::string& what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const PluginOptions options_;
-  PluginFacts facts_;  // of the first process; others must say the same of their devices
+  PluginFacts facts_;  // of the first process; others must say the same
 
   Mutex mu_;
   std::shared_ptr<HostProcess> current_ ABSL_GUARDED_BY(mu_);

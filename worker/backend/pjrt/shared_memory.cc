@@ -24,18 +24,25 @@ SharedMemory::~SharedMemory() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 
-StatusOr<SharedMemory> SharedMemory::Create(const char* what, size_t bytes) {
-  OwnedFile file(memfd_create(what, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (file.get() < 0 || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
-      fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+StatusOr<SharedMemory> SharedMemory::Create(const char* what, size_t bytes, Access others) {
+  const auto error = [&] {
     return Error(absl::StatusCode::kResourceExhausted,
                  "cannot make {} bytes of shared memory for {}: {}", bytes, what,
                  std::strerror(errno));
+  };
+  OwnedFile file(memfd_create(what, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (file.get() < 0 || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
+      fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+    return error();
   }
-  return Map(std::move(file), bytes);
+  RING_ASSIGN_OR_RETURN(SharedMemory memory, Map(std::move(file), bytes, Access::kWrite));
+  // This view stays, and is the last one that can be written.
+  const int seals = F_SEAL_SEAL | (others == Access::kRead ? F_SEAL_FUTURE_WRITE : 0);
+  if (fcntl(memory.file(), F_ADD_SEALS, seals) != 0) return error();
+  return memory;
 }
 
-StatusOr<SharedMemory> SharedMemory::Map(OwnedFile file, size_t bytes) {
+StatusOr<SharedMemory> SharedMemory::Map(OwnedFile file, size_t bytes, Access access) {
   struct stat facts = {};
   const int seals = fcntl(file.get(), F_GET_SEALS);
   if (fstat(file.get(), &facts) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
@@ -46,8 +53,8 @@ StatusOr<SharedMemory> SharedMemory::Map(OwnedFile file, size_t bytes) {
   SharedMemory memory;
   memory.file_ = std::move(file);
   if (bytes == 0) return memory;
-  void* const data =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.file_.get(), 0);
+  const int protection = access == Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
+  void* const data = mmap(nullptr, bytes, protection, MAP_SHARED, memory.file_.get(), 0);
   if (data == MAP_FAILED) {
     return Error(absl::StatusCode::kResourceExhausted, "cannot map {} bytes of shared memory: {}",
                  bytes, std::strerror(errno));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <utility>
 
@@ -13,10 +14,13 @@ namespace ringmaster::pjrt {
 
 class SharedMemory {
  public:
-  // Zeros. `what` stands in messages and in /proc. RESOURCE_EXHAUSTED: the system has none left.
-  [[nodiscard]] static StatusOr<SharedMemory> Create(const char* what, size_t bytes);
+  enum class Access : uint8_t { kRead, kWrite };  // kWrite: both
+
+  // Zeros, which the caller may write, and others as `others` says. `what` stands in messages and
+  // in /proc. RESOURCE_EXHAUSTED: the system has none left.
+  [[nodiscard]] static StatusOr<SharedMemory> Create(const char* what, size_t bytes, Access others);
   // What another process made: INVALID_ARGUMENT unless it holds `bytes` and can no longer shrink.
-  [[nodiscard]] static StatusOr<SharedMemory> Map(OwnedFile file, size_t bytes);
+  [[nodiscard]] static StatusOr<SharedMemory> Map(OwnedFile file, size_t bytes, Access access);
 
   SharedMemory() = default;
   SharedMemory(SharedMemory&& other) noexcept { *this = std::move(other); }

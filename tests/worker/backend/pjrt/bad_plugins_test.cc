@@ -150,6 +150,11 @@ TEST_CASE("Bad plugins: memory that a device does not have is RESOURCE_EXHAUSTED
   REQUIRE(Message(roomy.status()) == "");
   const uint64_t needed = (*roomy)->core().memory_bytes();
   CHECK(needed > 0);
+  uint64_t gradients = 0;  // which come through the host's
+  for (const graph::Parameter& parameter : testing::SmallProgram().parameters) {
+    gradients += static_cast<uint64_t>(graph::Elements(parameter.shape)) * sizeof(float);
+  }
+  CHECK((*roomy)->core().host_bytes() > gradients);
   CHECK(testing::BindSmall(**backend, {.name = "core0", .memory_bytes = needed}).ok());
   const Status tight =
       testing::BindSmall(**backend, {.name = "core0", .memory_bytes = needed - 1}).status();

@@ -1,9 +1,6 @@
 // The plugin's process: that a step has the same bits when it dies in the middle, that nothing
 // malformed is served, and what it keeps.
-#include <dirent.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -17,8 +14,8 @@
 #include "common/files.h"
 #include "common/socket.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/worker/backend/pjrt/host_children.h"
 #include "tests/worker/backend/pjrt/small_step.h"
-#include "worker/backend/pjrt/compile_cache.h"
 #include "worker/backend/pjrt/compile_options.h"
 #include "worker/backend/pjrt/host_message.h"
 #include "worker/backend/pjrt/host_process.h"
@@ -31,41 +28,13 @@ namespace {
 using Catch::Matchers::Contains;
 using pjrt::MessageKind;
 using pjrt::PjrtBackend;
+using Access = pjrt::SharedMemory::Access;
 using std::chrono::steady_clock;
+using testing::Children;
 using testing::DoubleIsTold;
 using testing::DoubleOptions;
 
 pjrt::Deadline Soon() { return steady_clock::now() + std::chrono::seconds(60); }
-
-// Processes that this one has started and that are not over.
-std::set<pid_t> Children() {
-  std::set<pid_t> children;
-  DIR* const tasks = opendir("/proc/self/task");
-  for (const dirent* task = nullptr; (task = readdir(tasks)) != nullptr;) {
-    std::ifstream file(std::string("/proc/self/task/") + task->d_name + "/children");
-    for (pid_t child = 0; file >> child;) children.insert(child);
-  }
-  closedir(tasks);
-  return children;
-}
-
-// Kills the processes that are there now and waits until nobody sees them any more.
-void KillChildren() {
-  const std::set<pid_t> doomed = Children();
-  for (const pid_t child : doomed) kill(child, SIGKILL);
-  const auto any_left = [&] {
-    const std::set<pid_t> left = Children();
-    return std::any_of(doomed.begin(), doomed.end(),
-                       [&](pid_t child) { return left.contains(child); });
-  };
-  while (any_left()) std::this_thread::yield();
-}
-
-std::string CleanHash() {
-  const auto result = testing::SmallStep();
-  REQUIRE(Message(result.status()) == "");
-  return result->Hash();
-}
 
 // A process whose control socket is ours.
 std::shared_ptr<pjrt::HostProcess> StartHost() {
@@ -112,9 +81,11 @@ constexpr char kDoubling[] =
     "\"func.return\"(%y) : (tensor<2xf32>) -> () } }\n";
 
 StatusOr<pjrt::HostMessage> BindOn(const OpenHost& host, const pjrt::BindRequest& request) {
-  RING_ASSIGN_OR_RETURN(const auto text, pjrt::SharedMemory::Create("text", sizeof(kDoubling) - 1));
+  RING_ASSIGN_OR_RETURN(const auto text,
+                        pjrt::SharedMemory::Create("text", sizeof(kDoubling) - 1, Access::kRead));
   std::memcpy(text.data(), kDoubling, text.bytes());
-  RING_ASSIGN_OR_RETURN(const auto weights, pjrt::SharedMemory::Create("weights", 0));
+  RING_ASSIGN_OR_RETURN(const auto weights,
+                        pjrt::SharedMemory::Create("weights", 0, Access::kRead));
   const std::array<int, 2> files = {text.file(), weights.file()};
   RING_RETURN_IF_ERROR(
       pjrt::Send(host.lane.get(), MessageKind::kBind, pjrt::Encode(request), files, Soon()));
@@ -129,7 +100,7 @@ void CheckEndsMalformed(const OpenHost& host) {
 }  // namespace
 
 TEST_CASE("Plugin host: a step in which the plugin aborts has the same bits") {
-  const std::string clean = CleanHash();
+  const std::string clean = testing::CleanHash();
   const TemporaryFolder folder;
   for (const char* trouble : {"execute=abort", "execute=segv", "execute=hang"}) {
     INFO(trouble);
@@ -143,19 +114,19 @@ TEST_CASE("Plugin host: a step in which the plugin aborts has the same bits") {
 }
 
 TEST_CASE("Plugin host: kill -9 between steps changes no bit") {
-  const std::string clean = CleanHash();
+  const std::string clean = testing::CleanHash();
   const auto backend = PjrtBackend::Create(DoubleOptions());
   REQUIRE(Message(backend.status()) == "");
   const auto bound = testing::BindSmall(**backend);
   REQUIRE(Message(bound.status()) == "");
-  KillChildren();
+  testing::KillChildren();
   const auto after = testing::RunSmall(**bound);
   REQUIRE(Message(after.status()) == "");
   CHECK(after->Hash() == clean);
 }
 
 TEST_CASE("Plugin host: kill -9 within a step changes no bit") {
-  const std::string clean = CleanHash();
+  const std::string clean = testing::CleanHash();
   const TemporaryFolder folder;
   const DoubleIsTold told("execute=hang,once_file=" + (folder / "runs"));
   const auto backend = PjrtBackend::Create(DoubleOptions());
@@ -164,25 +135,16 @@ TEST_CASE("Plugin host: kill -9 within a step changes no bit") {
   REQUIRE(Message(bound.status()) == "");
   const std::set<pid_t> running = Children();
   // It makes the file when it is in the step, and stays there.
-  const OwnedFile made(inotify_init1(IN_CLOEXEC));
-  REQUIRE(inotify_add_watch(made.get(), folder.path().c_str(), IN_CREATE) >= 0);
-  bool within = false;
-  std::jthread killer([&] {
-    pollfd file = {.fd = made.get(), .events = POLLIN};
-    constexpr int kLimit = 60'000;  // of milliseconds
-    within = poll(&file, 1, kLimit) == 1;
-    KillChildren();
-  });
+  testing::OnceMade killer(folder.path(), [] { testing::KillChildren(); });
   const auto during = testing::RunSmall(**bound);
-  killer.join();
   REQUIRE(Message(during.status()) == "");
-  CHECK(within);
+  CHECK(killer.Join());
   CHECK(during->Hash() == clean);
   CHECK(Children() != running);
 }
 
 TEST_CASE("Plugin host: cores whose process dies under them go on, side by side") {
-  const std::string clean = CleanHash();
+  const std::string clean = testing::CleanHash();
   const TemporaryFolder folder;
   const DoubleIsTold told("devices=2,execute=abort,execute_at=3,once_file=" + (folder / "died"));
   const auto backend = PjrtBackend::Create(DoubleOptions());
@@ -280,7 +242,7 @@ TEST_CASE("Plugin host: a shard of fewer rows has the gradients of a program of 
 
 TEST_CASE("Plugin host: what is asked properly is answered") {
   const OpenHost host = OpenLane();
-  auto memory = pjrt::SharedMemory::Create("lane", 128);
+  auto memory = pjrt::SharedMemory::Create("lane", 128, Access::kWrite);
   REQUIRE(memory.ok());
   const std::array<int, 1> files = {memory->file()};
   REQUIRE(pjrt::Send(host.lane.get(), MessageKind::kMemory,
@@ -300,6 +262,14 @@ TEST_CASE("Plugin host: what is asked properly is answered") {
   REQUIRE(pjrt::Receive(host.lane.get(), Soon())->kind == MessageKind::kDone);
   CHECK(values[16] == 3.0F);
   CHECK(values[17] == -6.0F);
+}
+
+TEST_CASE("Plugin host: signals that are for the worker do not end its plugin") {
+  const OpenHost host = OpenLane();
+  for (const int signal : {SIGTERM, SIGINT}) REQUIRE(kill(host.process->id(), signal) == 0);
+  const auto reply = BindOn(host, Doubling(sizeof(kDoubling) - 1));
+  REQUIRE(Message(reply.status()) == "");
+  CHECK(reply->kind == MessageKind::kBound);
 }
 
 TEST_CASE("Plugin host: what is malformed ends the process with an error") {
@@ -370,21 +340,6 @@ TEST_CASE("Plugin host: what is malformed ends the process with an error") {
     REQUIRE(pjrt::Send(process->control(), MessageKind::kRun, "", {}, Soon()).ok());
     CHECK_THAT(Message(process->Fate()), Contains("exit code 3"));
   }
-}
-
-TEST_CASE("Plugin host: one text for one device is compiled once") {
-  auto plugin = pjrt::Plugin::Load(PJRT_DOUBLE_FILE, {});
-  REQUIRE(Message(plugin.status()) == "");
-  pjrt::CompileCache cache(**plugin);
-  const std::array<pjrt::TensorType, 1> results = {{{pjrt::Element::kFloat32, {2}}}};
-  const auto first = cache.Get(0, kDoubling, results);
-  REQUIRE(Message(first.status()) == "");
-  CHECK(*cache.Get(0, kDoubling, results) == *first);
-  CHECK(*cache.Get(0, std::string(kDoubling) + "\n", results) != *first);
-  // With other expectations it is checked again.
-  const std::array<pjrt::TensorType, 1> others = {{{pjrt::Element::kFloat32, {3}}}};
-  CHECK_THAT(Message(cache.Get(0, kDoubling, others).status()),
-             Contains("result 0 is f32[2], expected f32[3]"));
 }
 
 TEST_CASE("Plugin host: compile options have the bytes of XLA's message") {

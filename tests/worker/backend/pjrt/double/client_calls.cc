@@ -9,7 +9,7 @@ namespace {
 
 std::vector<abi::NamedValue> MakeAttributes() {
   static constexpr int64_t kXlaVersion = 2;
-  static constexpr int64_t kStablehloVersion[] = {1, 20, 0};
+  static const int64_t kStablehloVersion[] = {1, ProcessOptions().stablehlo_minor, 0};
   const auto named = [](const char* name) {
     abi::NamedValue value = {};
     value.struct_size = sizeof(value);
@@ -75,7 +75,7 @@ Status ClientCreate(abi::ClientCreateArgs* args) {
         "in this process.");
   }
   auto client = std::make_unique<abi::Client>();
-  client->platform_version = "plugin double on StableHLO text";
+  client->platform_version = options.version;
   for (size_t place = 0; place < options.devices; ++place) {
     client->devices.push_back(std::make_unique<abi::Device>(place, options.devices));
     client->device_list.push_back(client->devices.back().get());
