@@ -101,6 +101,7 @@ StatusOr<HostDevices> ParseHostDevices(const std::string& line) {
   host.model = text("device_model");
   host.devices = static_cast<uint32_t>(number("devices"));
   host.memory = number("memory_bytes");
+  host.exclusive = json.is_object() && json.contains("exclusive") && json["exclusive"] == true;
   if (!host.device.empty() && host.devices > 0 && host.memory > 0) return host;
   return Internal(
       "`ringworker devices` said \"{}\": expected one line of JSON; is it of another "
@@ -108,7 +109,13 @@ StatusOr<HostDevices> ParseHostDevices(const std::string& line) {
       Printable(line));
 }
 
-std::vector<WorkerShare> ShareHost(const HostDevices& host, const ShareOptions& options) {
+StatusOr<std::vector<WorkerShare>> ShareHost(const HostDevices& host, const ShareOptions& options) {
+  if (host.exclusive && options.workers > 1) {
+    return InvalidArgument(
+        "--workers {}: one process at a time may have the devices of {}: leave --workers out, and "
+        "one worker has all {}",
+        options.workers, Printable(host.model), host.devices);
+  }
   std::vector<WorkerShare> shares = host.device == "cpu"    ? ShareCpus(host, options)
                                     : host.device == "pjrt" ? SharePlugin(host, options)
                                                             : ShareGpus(host, options);

@@ -30,6 +30,7 @@ struct HostDevices {
   uint32_t devices = 1;
   uint64_t memory = 0;  // bytes for the cores of one device
   std::vector<int> cpus;
+  bool exclusive = false;  // to one process at a time
 };
 [[nodiscard]] StatusOr<HostDevices> ParseHostDevices(const std::string& line);
 
@@ -50,9 +51,10 @@ struct WorkerShare {
 
 // One a worker. A GPU's memory is shared by the cores on it, all workers together; four fifths of
 // the host's by all cores. One worker has all GPUs; several have one each, dealt in turn. Of a
-// plugin's devices each worker has an equal part, where the plugin lets several processes in.
-[[nodiscard]] std::vector<WorkerShare> ShareHost(const HostDevices& host,
-                                                 const ShareOptions& options);
+// plugin's devices each worker has an equal part. INVALID_ARGUMENT: several workers, and devices
+// that one process alone may have.
+[[nodiscard]] StatusOr<std::vector<WorkerShare>> ShareHost(const HostDevices& host,
+                                                           const ShareOptions& options);
 
 // `2 workers, each 1 core with 38.0 GiB on NVIDIA H100 80GB HBM3`; of a CPU without its caches.
 [[nodiscard]] std::string DescribeShares(const HostDevices& host,

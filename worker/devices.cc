@@ -44,7 +44,8 @@ std::string DescribeDevices(const Backend& backend) {
                                 {"backend", numerics.backend()},
                                 {"device_model", numerics.device_model()},
                                 {"devices", backend.devices()},
-                                {"memory_bytes", own > 0 ? own : HostMemory()}}
+                                {"memory_bytes", own > 0 ? own : HostMemory()},
+                                {"exclusive", backend.exclusive()}}
       .dump();
 }
 

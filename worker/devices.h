@@ -22,9 +22,9 @@ namespace ringmaster::worker {
 // FAILED_PRECONDITION: there is no device of this index. Logs what it is unless it is a CPU.
 [[nodiscard]] StatusOr<std::unique_ptr<Backend>> OpenBackend(const DeviceChoice& device);
 
-// One line of JSON: `device` (cpu, cuda or pjrt), `backend`, `device_model`, `devices` and
+// One line of JSON: `device` (cpu, cuda or pjrt), `backend`, `device_model`, `devices`,
 // `memory_bytes`, which is what one of them has for its cores: a GPU's memory, or the host's
-// (common/amount.h).
+// (common/amount.h), and whether they are `exclusive` to one worker at a time.
 [[nodiscard]] std::string DescribeDevices(const Backend& backend);
 
 // `ringworker devices [--device D]`: prints that line; the exit code.

@@ -249,7 +249,8 @@ ParsedFlags ParseFlags(int argc, char** argv) {
                  "e.g. 8GiB; default: an equal part of the device's, or of 4/5 of the host's")
       ->type_name("BYTES");
   app.add_option("--memory-fraction", raw.memory_fraction,
-                 "of a GPU's memory that is this worker's; default: all that is free")
+                 "of a GPU's memory that is this worker's; default: all that is free, and with "
+                 "NVIDIA's plugin three quarters; other plugins refuse it")
       ->check(CLI::Range(0.01, 1.0).description(""))
       ->type_name("0.01-1");
   app.add_option("--start-limit", raw.start_limit,

@@ -57,7 +57,7 @@ Status Complete(UpOptions* options) {
                                                           "devices", "--device", share.device}));
   RING_ASSIGN_OR_RETURN(HostDevices host, ParseHostDevices(said));
   host.cpus = AvailableCpus();
-  cluster.workers = ShareHost(host, share);
+  RING_ASSIGN_OR_RETURN(cluster.workers, ShareHost(host, share));
   Say(DescribeShares(host, cluster.workers));
   return MakeStateFolders(options);
 }

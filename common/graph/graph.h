@@ -30,6 +30,7 @@ struct Node {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs = {};
   bool float32 = false;  // it reads float32 under every policy, and so does its gradient
+  bool again = false;    // it computes what another one did (passes/rematerialize.cc)
 
   // The op as one type, nullptr when it is another.
   template <typename Op>

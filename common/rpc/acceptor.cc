@@ -63,6 +63,18 @@ std::string Shown(const sockaddr_storage& peer, socklen_t length) {
   return host;
 }
 
+constexpr const char* kTableFull =
+    "a connection was refused: the file table is full (ulimit -n, LimitNOFILE)";
+// File numbers that connections leave to the process itself, of a table that strangers fill: gRPC
+// ends a process that cannot have one for a call of its own.
+constexpr rlim_t kOwnFiles = 32;
+
+bool IsOwnFile(int file) {
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return false;
+  return static_cast<rlim_t>(file) + std::min(kOwnFiles, files.rlim_cur / 8) >= files.rlim_cur;
+}
+
 // How many connections there may be at most: other files need their half.
 size_t RoomOf(size_t most) {
   rlimit files = {};
@@ -322,7 +334,7 @@ bool Acceptor::AcceptAll(const Listener& listener) {
 }
 
 bool Acceptor::TurnAway(const OwnedFile& listener) {
-  Warn("a connection was refused: the file table is full (ulimit -n, LimitNOFILE)");
+  Warn(kTableFull);
   reserve_.Close();
   // Another thread may have been quicker; then there is none to close.
   OwnedFile connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -336,6 +348,7 @@ void Acceptor::Admit(OwnedFile connection, const Listener& listener, const socka
                      socklen_t length) {
   const std::string address = AddressOf(peer);
   const std::string shown = Shown(peer, length);
+  if (IsOwnFile(connection.get())) return Warn(kTableFull);
   if (connections_.Of(address) >= options_.most_per_address) {
     Warn(fmt::format("a connection was refused: {} has {} already", shown,
                      options_.most_per_address));

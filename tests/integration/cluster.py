@@ -142,7 +142,10 @@ class Gate:
     def __init__(self, path, at="", milliseconds=60_000):
         self.path = path
         self.failpoint = f"boundary{at and '@'}{at}=delay:{milliseconds}?{path}"
-        path.touch()
+        self.close()
+
+    def close(self):
+        self.path.touch()
 
     def open(self):
         self.path.unlink(missing_ok=True)

@@ -91,11 +91,15 @@ class EvaluateTest(exactness.ExactnessCase):
             self.assertEqual(self.evaluate(running, job, "--step", step), held)
 
     def test_a_worker_that_is_killed_changes_no_number(self):
+        [gate] = self.cluster.gates(0)
+        gate.open()
         with self.running([("a", 1), ("b", 1)], test=4000) as running:
             status = running.run_job(cluster.job_spec())
+            gate.close()
             job = running.json("evaluate", status["job_id"], "--detach")["job_id"]
             running.watch_until(job, lambda now: now["state"] == "RUNNING", "it runs")
             running.workers["b"].kill()
+            gate.open()
             again = checked(running.wait(job))
             self.assertEqual(again["metrics"], {"test": status["metrics"]["test"]})
 

@@ -111,32 +111,33 @@ class PjrtTest(exactness.ExactnessCase):
         cluster.wait_until(hangs.exists, "the plugin to compile")
         self.assertEqual(running.workers["b"].stop(), 0)
 
-    def check_losses(self, policy, bound):
+    def check_losses(self, policy, batch):
         """Of 50 steps, each an epoch, beside the CPU's."""
         running = self.cluster
-        running.make_data("small", train=16, test=4)
-        spec = main_job(data={"format": "cifar10", "path": "small"}, precision={"policy": policy}, batch=16, epochs=50,
+        running.make_data("small", train=batch, test=4)
+        spec = main_job(data={"format": "cifar10", "path": "small"}, precision={"policy": policy}, batch=batch, epochs=50,
                         optimizer={"sgd": {"learning_rate": 0.002}})
         losses = []
         for extra in (DEVICE, ("--device", "cpu")):
             running.environment["PJRT_DOUBLE"] = EIGHT
             name = f"w{len(losses)}"
             running.start_worker(name, 2, extra=extra)
-            job = running.run_job(spec, timeout=400)["job_id"]
+            job = running.run_job(spec, timeout=1200)["job_id"]
             points = running.json("metrics", job)["points"]
             losses.append([point["values"]["train/loss"] for point in points])
             running.workers[name].stop()
         self.assertEqual([len(each) for each in losses], [50, 50])
         self.assertLess(losses[0][-1], losses[0][0])
         for step, (pjrt, cpu) in enumerate(zip(*losses)):
-            self.assertAlmostEqual(pjrt, cpu, delta=bound, msg=f"step {step}")
+            self.assertAlmostEqual(pjrt, cpu, delta=1e-3, msg=f"step {step}")
 
     def test_the_loss_follows_the_cpus(self):
-        self.check_losses("float32", 1e-3)
+        self.check_losses("float32", batch=16)
 
     def test_the_loss_follows_the_cpus_in_16_bits(self):
-        """Roundings are each backend's own, in another order: half a thousandth at the first step already."""
-        self.check_losses("mixed_bfloat16", 3e-3)
+        """Sums in another order round otherwise here and there, and some layers on everywhere: a loss of 16 samples
+        differs by up to 0.002, also between a CPU with bfloat16 and one that emulates it; of 128 by a third of that."""
+        self.check_losses("mixed_bfloat16", batch=128)
 
     def test_a_class_map_of_cpus_and_plugins(self):
         """Every member proves at each step that its update is the others'; and the map is the result."""

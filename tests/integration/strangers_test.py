@@ -164,10 +164,13 @@ class StrangersTest(StrangersTestCase):
         running = self.cluster
         running.make_data()
         running.start_coordinator()
+        [gate] = running.gates(400)
+        gate.open()
         worker = running.start_worker("a")
         spec = cluster.job_spec(epochs=150, checkpoint={"every_steps": 3})
         reference = running.run_job(spec)["checkpoint"]["sha256"]
 
+        gate.close()  # the job goes on until the last stranger was refused
         job = running.submit(spec)
         status = running.watch_until(job, lambda status: status["checkpoint"], "a checkpoint is listed")
         term, counter = (int(part) for part in str(status["generation"]).split("."))
@@ -202,6 +205,7 @@ class StrangersTest(StrangersTestCase):
                 code, text, reason = self.refusal(fetch(request, timeout=20))
                 self.assertEqual((code, reason), (grpc.StatusCode.PERMISSION_DENIED, "TICKET_NOT_VALID"))
             session.put(None)
+        gate.open()
         done = running.wait(job)
         self.assertEqual(done["state"], "SUCCEEDED", done["reason"])
         self.assertEqual(done["checkpoint"]["sha256"], reference)

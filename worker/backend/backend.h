@@ -269,6 +269,8 @@ class Backend {
   // shards of a job: where binding takes long. A shard's bits are a function of its rows all the
   // same.
   [[nodiscard]] virtual bool pads() const { return false; }
+  // Whether its devices are this process's alone: no other worker of the host gets one meanwhile.
+  [[nodiscard]] virtual bool exclusive() const { return false; }
   // A folder of this process's own, before the first core: what takes long to find out and is the
   // same every time may be kept there for the next process. It changes no bit.
   virtual void KeepIn(const std::string& /*folder*/) {}

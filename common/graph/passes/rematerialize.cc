@@ -30,6 +30,7 @@ constexpr int kMostRounds = 4;
 Node AgainOf(const Node& node) {
   Node again = node;
   again.name += "/again";
+  again.again = true;
   if (TraitsOf(node.kind).recompute == Recompute::kByStatistics) {
     const BatchNormAttributes& norm = *node.attributes<BatchNormAttributes>();
     again.kind = BatchNormInference{norm};

@@ -214,6 +214,26 @@ TEST_CASE("Acceptor: a full file table costs the connections of that time, not t
   CHECK(Answers("127.0.0.1", port));
 }
 
+// gRPC ends a process that has no file left for a call of its own.
+TEST_CASE("Acceptor: strangers leave file numbers to the process") {
+  const Served served({.handshake = kNever, .idle = kNever});
+  std::vector<OwnedFile> clients;
+  for (int i = 0; i < 40; ++i) clients.push_back(Unconnected());
+  rlimit before = {};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(clients.back().get()) + 20;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  for (const OwnedFile& client : clients) CHECK(ConnectTo(client, served.acceptor->port()));
+  CHECK(Ends(clients.back()));  // it came last: those before it were looked at
+  std::vector<OwnedFile> own;
+  do {
+    own.emplace_back(fcntl(clients[0].get(), F_DUPFD_CLOEXEC, 0));
+  } while (own.back().get() >= 0);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(own.size() - 1 >= few.rlim_cur / 8);
+}
+
 TEST_CASE("Acceptor: who says nothing is cut off, and so is who makes no call") {
   SECTION("nothing, or half a greeting") {
     const Served served({.handshake = kSoon, .idle = kNever});

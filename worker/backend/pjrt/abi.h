@@ -40,6 +40,7 @@ struct DeviceDescription;
 struct Memory;
 struct Executable;
 struct LoadedExecutable;
+struct SerializedExecutable;
 struct Buffer;
 
 // An entry of the table that takes these arguments. Of errors whoever gets one is the owner.
@@ -355,6 +356,15 @@ struct ExecutableNumOutputsArgs {
   size_t num_outputs;  // out
 };
 
+struct ExecutableSerializeArgs {
+  RING_PJRT_CALL(49, "Executable_Serialize", 56);
+  const Executable* executable;
+  const char* bytes;                               // out; live as long as what follows
+  size_t num_bytes;                                // out
+  SerializedExecutable* storage;                   // out; ended by `destroy`
+  void (*destroy)(SerializedExecutable* storage);  // out
+};
+
 struct LoadedExecutableDestroyArgs {
   RING_PJRT_CALL(50, "LoadedExecutable_Destroy", 24);
   LoadedExecutable* executable;
@@ -364,6 +374,13 @@ struct LoadedExecutableGetExecutableArgs {
   RING_PJRT_CALL(51, "LoadedExecutable_GetExecutable", 32);
   LoadedExecutable* loaded_executable;
   Executable* executable;  // out; to be destroyed for itself
+};
+
+struct LoadedExecutableAddressableDevicesArgs {
+  RING_PJRT_CALL(52, "LoadedExecutable_AddressableDevices", 40);
+  LoadedExecutable* executable;
+  Device* const* devices;  // out; the executable's
+  size_t num_devices;      // out
 };
 
 struct LoadedExecutableExecuteArgs {
@@ -376,6 +393,17 @@ struct LoadedExecutableExecuteArgs {
   Buffer** const* output_lists;    // [num_devices][outputs]: lists are the caller's, filled here
   Event** device_complete_events;  // [num_devices], filled here; null: none wanted
   Device* execute_device;          // null: the devices that it was compiled for
+};
+
+struct ExecutableDeserializeAndLoadArgs {
+  RING_PJRT_CALL(56, "Executable_DeserializeAndLoad", 64);
+  Client* client;
+  const char* bytes;
+  size_t num_bytes;
+  LoadedExecutable* executable;  // out
+  const char*
+      compile_options;  // instead of those it was compiled with; null, and before 0.71: those
+  size_t compile_options_size;
 };
 
 struct BufferDestroyArgs {

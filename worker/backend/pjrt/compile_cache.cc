@@ -4,15 +4,16 @@
 #include <utility>
 
 #include "common/sha256.h"
+#include "common/text.h"
 
 namespace ringmaster::pjrt {
 namespace {
 
 constexpr size_t kKept = 16;
-constexpr size_t kMaxEntries = 1024;  // names of programs, most of them gone
+constexpr size_t kMaxTexts = 1024;  // names of texts, most of whose programs are gone
 
-std::string KeyOf(size_t device, const std::string& text, std::span<const TensorType> results) {
-  std::string head = fmt::format("{}\n", device);
+std::string KeyOf(const std::string& text, std::span<const TensorType> results) {
+  std::string head;
   for (const TensorType& type : results) head += type.Text() + "\n";
   Sha256 hash;
   hash.Update(head.data(), head.size());
@@ -22,14 +23,14 @@ std::string KeyOf(size_t device, const std::string& text, std::span<const Tensor
 
 }  // namespace
 
-std::shared_ptr<CompileCache::Entry> CompileCache::Find(const std::string& key) {
+std::shared_ptr<CompileCache::Text> CompileCache::Find(const std::string& key) {
   MutexLock lock(mu_);
-  if (entries_.size() >= kMaxEntries) {
-    std::erase_if(entries_, [](const auto& item) { return item.second.use_count() == 1; });
+  if (texts_.size() >= kMaxTexts) {
+    std::erase_if(texts_, [](const auto& item) { return item.second.use_count() == 1; });
   }
-  std::shared_ptr<Entry>& entry = entries_[key];
-  if (entry == nullptr) entry = std::make_shared<Entry>();
-  return entry;
+  std::shared_ptr<Text>& text = texts_[key];
+  if (text == nullptr) text = std::make_shared<Text>(plugin_.facts().devices.size());
+  return text;
 }
 
 void CompileCache::Keep(std::shared_ptr<const Compiled> compiled) {
@@ -42,18 +43,62 @@ void CompileCache::Keep(std::shared_ptr<const Compiled> compiled) {
   recent_.pop_front();
 }
 
-StatusOr<std::shared_ptr<const Compiled>> CompileCache::Get(size_t device, const std::string& text,
-                                                            std::span<const TensorType> results) {
-  const std::shared_ptr<Entry> entry = Find(KeyOf(device, text, results));
-  MutexLock lock(entry->mu);
-  std::shared_ptr<const Compiled> compiled = entry->compiled.lock();
+CompileCache::Result CompileCache::Get(size_t device, const std::string& text,
+                                       std::span<const TensorType> results) {
+  const std::shared_ptr<Text> shared = Find(KeyOf(text, results));
+  OnDevice& here = shared->on[device];
+  MutexLock lock(here.mu);
+  std::shared_ptr<const Compiled> compiled = here.compiled.lock();
   if (compiled == nullptr) {
-    RING_ASSIGN_OR_RETURN(Compiled made, plugin_.Compile(device, text, results));
-    compiled = std::make_shared<const Compiled>(std::move(made));
-    entry->compiled = compiled;
+    RING_ASSIGN_OR_RETURN(compiled, Make({device, text, results}, shared.get()));
+    here.compiled = compiled;
+  }
+  {
+    MutexLock shared_lock(shared->mu);
+    shared->latest = compiled;  // which is kept longest
   }
   Keep(compiled);
   return compiled;
+}
+
+CompileCache::Result CompileCache::Make(const Asked& asked, Text* text) {
+  if (!copies_) return Compile(asked);
+  std::shared_ptr<const Compiled> other;
+  {
+    const uint64_t failures = text->failures;
+    MutexLock lock(text->mu);
+    other = text->latest.lock();
+    if (other == nullptr) {
+      if (text->failures != failures) return text->error;  // of whoever was waited for
+      return CompileFirst(asked, text);
+    }
+  }
+  auto copy = plugin_.compiler().CopyTo(asked.device, *other);
+  if (copy.ok()) return std::make_shared<const Compiled>(*std::move(copy));
+  if (copies_.exchange(false)) {
+    say_(
+        fmt::format("each device compiles for itself, because what one has cannot be loaded on "
+                    "another: {}",
+                    OneLine(Message(copy.status()))));
+  }
+  return Compile(asked);
+}
+
+CompileCache::Result CompileCache::CompileFirst(const Asked& asked, Text* text) {
+  Result made = Compile(asked);
+  if (made.ok()) {
+    text->latest = *made;
+  } else {
+    text->error = made.status();
+    ++text->failures;
+  }
+  return made;
+}
+
+CompileCache::Result CompileCache::Compile(const Asked& asked) const {
+  RING_ASSIGN_OR_RETURN(Compiled made,
+                        plugin_.compiler().Compile(asked.device, asked.text, asked.results));
+  return std::make_shared<const Compiled>(std::move(made));
 }
 
 }  // namespace ringmaster::pjrt

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <string>
 #include <utility>
 
 namespace ringmaster::pjrt {
@@ -17,6 +19,11 @@ constexpr std::chrono::seconds kLanesTime{2};  // to end what they are in
 void Reply(int control, MessageKind kind, const std::string& body) {
   // A daemon that takes no reply closes the socket, which the next read sees.
   (void)Send(control, kind, body, {}, steady_clock::now() + kReplyTime);
+}
+
+// The daemon has what comes here in its log.
+void Say(const std::string& line) {
+  std::fprintf(stderr, "ringmaster_pjrt_host: %s\n", line.c_str());
 }
 
 }  // namespace
@@ -57,7 +64,7 @@ bool Host::CloseLanes() {
 int Host::Serve() {
   const std::unique_ptr<Plugin> plugin = Start();
   if (plugin == nullptr) return 0;
-  CompileCache cache(*plugin);
+  CompileCache cache(*plugin, Say);
   WeightsRegistry weights(*plugin);
   const HostLane::Shared shared = {plugin.get(), &cache, &weights};
   while (const auto message = NextRequest(control_.get())) {

@@ -13,6 +13,9 @@
 namespace ringmaster::pjrt {
 namespace {
 
+constexpr char kNoFraction[] =
+    "--memory-fraction: NVIDIA's plugin alone is known to give a part of its memory";
+
 // Of the plugin's attributes those that say what it compiles, and how.
 bool MattersToBits(const std::string& attribute) {
   return attribute.starts_with("stablehlo") || attribute.starts_with("xla");
@@ -20,7 +23,8 @@ bool MattersToBits(const std::string& attribute) {
 
 }  // namespace
 
-PjrtBackend::PjrtBackend(std::unique_ptr<PluginHost> host) : host_(std::move(host)) {
+PjrtBackend::PjrtBackend(std::unique_ptr<PluginHost> host, const Platform& platform)
+    : host_(std::move(host)), platform_(platform) {
   const std::vector<DeviceFacts>& devices = host_->facts().devices;
   for (uint32_t i = 0; i < devices.size(); ++i) {
     if (devices[i].kind == devices[0].kind) devices_.push_back(i);
@@ -28,8 +32,16 @@ PjrtBackend::PjrtBackend(std::unique_ptr<PluginHost> host) : host_(std::move(hos
 }
 
 StatusOr<std::unique_ptr<PjrtBackend>> PjrtBackend::Create(const PluginOptions& options) {
-  RING_ASSIGN_OR_RETURN(auto host, PluginHost::Start(options));
-  std::unique_ptr<PjrtBackend> backend(new PjrtBackend(std::move(host)));
+  auto started = PluginHost::Start(options);
+  if (absl::IsInvalidArgument(started.status()) && options.memory_fraction > 0) {
+    return Annotate(started.status(), kNoFraction);
+  }
+  RING_ASSIGN_OR_RETURN(std::unique_ptr<PluginHost> host, std::move(started));
+  RING_ASSIGN_OR_RETURN(const Platform platform, FindPlatform(host->facts().platform));
+  if (options.memory_fraction > 0 && !platform.takes_memory_fraction) {
+    return InvalidArgument("{}, and this one is of platform {}", kNoFraction, platform.name);
+  }
+  std::unique_ptr<PjrtBackend> backend(new PjrtBackend(std::move(host), platform));
   const PluginFacts& facts = backend->host_->facts();
   spdlog::info("plugin {}: platform={} api={}.{} devices={} kind={} version={}", options.path,
                facts.platform, facts.major, facts.minor, backend->devices_.size(),
@@ -75,7 +87,7 @@ StatusOr<std::unique_ptr<Core>> PjrtBackend::MakeCore(const CoreOptions& options
                            options.name, options.device, devices_.size());
   }
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Core> core,
-                        PjrtCore::Create(options, devices_[options.device], *host_));
+                        PjrtCore::Create(options, devices_[options.device], platform_, *host_));
   return core;
 }
 

@@ -9,17 +9,19 @@
 #include "worker/backend/pjrt/pjrt_weights.h"
 
 namespace ringmaster::pjrt {
-PjrtCore::PjrtCore(CoreOptions options, uint32_t device, PluginHost& host)
+
+PjrtCore::PjrtCore(CoreOptions options, uint32_t device, const Platform& platform, PluginHost& host)
     : options_(std::move(options)),
       device_(device),
+      platform_(platform),
       host_(host),
       thread_(std::this_thread::get_id()),
       lane_(std::make_shared<Lane>(host, options_.stop)) {}
 
 StatusOr<std::unique_ptr<PjrtCore>> PjrtCore::Create(const CoreOptions& options, uint32_t device,
-                                                     PluginHost& host) {
+                                                     const Platform& platform, PluginHost& host) {
   RING_RETURN_IF_ERROR(PinThread(options));
-  return std::unique_ptr<PjrtCore>(new PjrtCore(options, device, host));
+  return std::unique_ptr<PjrtCore>(new PjrtCore(options, device, platform, host));
 }
 
 StatusOr<std::unique_ptr<Executable>> PjrtCore::Bind(const graph::Program& program,
@@ -35,7 +37,7 @@ StatusOr<std::unique_ptr<Executable>> PjrtCore::Bind(const graph::Program& progr
                  "{}: the PJRT backend makes no images of pixels: bind without an augmenter",
                  options_.name);
   }
-  auto bound = PjrtExecutable::Create(program, *own, device_, lane_);
+  auto bound = PjrtExecutable::Create(program, *own, device_, platform_.convolutions, lane_);
   if (!bound.ok()) return Annotate(bound.status(), options_.name);
   RING_RETURN_IF_ERROR(CheckFits(**bound));
   largest_ = std::max(largest_, (*bound)->device_bytes());

@@ -8,6 +8,7 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/pjrt/lane.h"
 #include "worker/backend/pjrt/pjrt_executable.h"
+#include "worker/backend/pjrt/platform.h"
 #include "worker/backend/pjrt/plugin_host.h"
 
 namespace ringmaster::pjrt {
@@ -17,6 +18,7 @@ class PjrtCore final : public Core {
   // `device`: its place in the plugin's facts. `host` must outlive it and its executables.
   [[nodiscard]] static StatusOr<std::unique_ptr<PjrtCore>> Create(const CoreOptions& options,
                                                                   uint32_t device,
+                                                                  const Platform& platform,
                                                                   PluginHost& host);
 
   StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program, Weights& weights,
@@ -26,12 +28,13 @@ class PjrtCore final : public Core {
   [[nodiscard]] uint64_t host_bytes() const override { return lane_->memory_bytes(); }
 
  private:
-  PjrtCore(CoreOptions options, uint32_t device, PluginHost& host);
+  PjrtCore(CoreOptions options, uint32_t device, const Platform& platform, PluginHost& host);
 
   [[nodiscard]] Status CheckFits(const PjrtExecutable& executable) const;
 
   const CoreOptions options_;
   const uint32_t device_;
+  const Platform platform_;
   PluginHost& host_;
   const std::thread::id thread_;
   const std::shared_ptr<Lane> lane_;  // executables have it, too

@@ -50,8 +50,9 @@ PjrtExecutable::~PjrtExecutable() {
 StatusOr<std::unique_ptr<PjrtExecutable>> PjrtExecutable::Create(const graph::Program& program,
                                                                  PjrtWeights& weights,
                                                                  uint32_t device,
+                                                                 Convolutions convolutions,
                                                                  std::shared_ptr<Lane> lane) {
-  RING_ASSIGN_OR_RETURN(Module module, Emit(program, Rows::kSome));
+  RING_ASSIGN_OR_RETURN(Module module, Emit(program, Rows::kSome, convolutions));
   std::unique_ptr<PjrtExecutable> executable(
       new PjrtExecutable(program, weights, std::move(module), std::move(lane)));
   RING_RETURN_IF_ERROR(executable->LayOut(device));

@@ -23,7 +23,7 @@ class PjrtExecutable final : public Executable {
   // Emits and compiles the program. RESOURCE_EXHAUSTED: the plugin has no memory for it.
   [[nodiscard]] static StatusOr<std::unique_ptr<PjrtExecutable>> Create(
       const graph::Program& program, PjrtWeights& weights, uint32_t device,
-      std::shared_ptr<Lane> lane);
+      Convolutions convolutions, std::shared_ptr<Lane> lane);
   ~PjrtExecutable() override;
 
   // INVALID_ARGUMENT when sizes are not those of the program or an element is out of its range.

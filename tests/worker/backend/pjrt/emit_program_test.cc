@@ -230,6 +230,47 @@ TEST_CASE("Emitted programs: with all rows samples a module that asks gives the 
   }
 }
 
+TEST_CASE("Emitted programs: what runs again is kept apart, and gives the same bits") {
+  zoo::ProgramOptions options = {.samples = 2};
+  const auto kept = zoo::BuildProgram(zoo::Model("resnet20"), options);
+  options.memory.set_rematerialize(true);
+  const auto again = zoo::BuildProgram(zoo::Model("resnet20"), options);
+  REQUIRE(Message(kept.status()) == "");
+  REQUIRE(Message(again.status()) == "");
+  // A node that reads one which runs again is no copy of another.
+  const graph::Graph& graph = again->graph;
+  const auto runs_again = [&](graph::ValueId id) {
+    const graph::NodeId producer = graph.value(id).producer;
+    return producer != graph::kFed && graph.node(producer).again;
+  };
+  const auto copies = std::ranges::count_if(graph.nodes(), [&](const graph::Node& node) {
+    return node.again && std::ranges::none_of(node.inputs, runs_again);
+  });
+  REQUIRE(copies > 0);
+  const auto barriers = [](const EmittedProgram& program) {
+    const std::string& text = program.module().text;
+    long count = 0;
+    for (size_t at = 0; (at = text.find("stablehlo.optimization_barrier", at)) != text.npos; ++at) {
+      ++count;
+    }
+    return count;
+  };
+  const auto one = EmittedProgram::Create(*kept), other = EmittedProgram::Create(*again);
+  REQUIRE(Message(one.status()) == "");
+  REQUIRE(Message(other.status()) == "");
+  CHECK(barriers(*one) == 0);
+  CHECK(barriers(*other) == copies);
+  const auto feeds = testing::FeedProgram(*kept);
+  const auto expected = one->Run(feeds, testing::KeysOf(*kept));
+  const auto actual = other->Run(testing::FeedProgram(*again), testing::KeysOf(*again));
+  REQUIRE(Message(expected.status()) == "");
+  REQUIRE(Message(actual.status()) == "");
+  CHECK(actual->scalars == expected->scalars);
+  CHECK((actual->gradients == expected->gradients));  // too many numbers to print
+  CHECK((actual->means == expected->means));
+  CHECK((actual->variances == expected->variances));
+}
+
 // By all gradients as one: one that a batch norm behind it makes 0 but for roundings has no
 // relative error of its own. Batch norms over few positions make much of a rounding, and it flips
 // masks of relu6: with every value rounded to float32, and nothing else, the reference is as far

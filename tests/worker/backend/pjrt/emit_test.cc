@@ -21,16 +21,20 @@ namespace {
 
 using graph::DType;
 using graph::OpCase;
+using pjrt::Convolutions;
 using testing::EmittedProgram;
 
-EmittedProgram Emitted(const graph::Program& program, pjrt::Rows rows = pjrt::Rows::kAll) {
-  auto emitted = EmittedProgram::Create(program, rows);
+EmittedProgram Emitted(const graph::Program& program, pjrt::Rows rows = pjrt::Rows::kAll,
+                       Convolutions convolutions = Convolutions::kFloat32) {
+  auto emitted = EmittedProgram::Create(program, rows, convolutions);
   REQUIRE(Message(emitted.status()) == "");
   return *std::move(emitted);
 }
 
-EmittedProgram::Results Run(const graph::Program& program, const graph::ReferenceFeeds& feeds) {
-  auto results = Emitted(program).Run(feeds, testing::KeysOf(program));
+EmittedProgram::Results Run(const graph::Program& program, const graph::ReferenceFeeds& feeds,
+                            Convolutions convolutions = Convolutions::kFloat32) {
+  auto results =
+      Emitted(program, pjrt::Rows::kAll, convolutions).Run(feeds, testing::KeysOf(program));
   REQUIRE(Message(results.status()) == "");
   return *std::move(results);
 }
@@ -40,24 +44,36 @@ double OpTolerance(DType type) {
   return type == DType::kFloat16 ? 1e-3 : 1e-5;
 }
 
+void CheckOp(const testing::OpProgram& op, Convolutions convolutions = Convolutions::kFloat32) {
+  const graph::ReferenceFeeds feeds = testing::FeedOp(op);
+  const auto expected = graph::RunReference(op.program.graph, feeds, testing::KeysOf(op.program));
+  REQUIRE(Message(expected.status()) == "");
+  auto results = Run(op.program, feeds, convolutions);
+  double worst = 0;
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    worst =
+        std::max(worst, testing::RelativeError<float>(
+                            results.gradients[i], (*expected)[static_cast<size_t>(op.outputs[i])]));
+  }
+  CHECK(worst < testing::ToleranceOf(op, OpTolerance));
+}
+
 void CheckAllOps(DType compute) {
   for (const OpCase& test : graph::AllCases()) {
     INFO(graph::NameOf(test));
     const auto op = testing::MakeOpProgram(test, compute);
     REQUIRE(Message(op.status()) == "");
-    const graph::ReferenceFeeds feeds = testing::FeedOp(*op);
-    const auto expected =
-        graph::RunReference(op->program.graph, feeds, testing::KeysOf(op->program));
-    REQUIRE(Message(expected.status()) == "");
-    auto results = Run(op->program, feeds);
-    double worst = 0;
-    for (size_t i = 0; i < op->outputs.size(); ++i) {
-      worst = std::max(
-          worst, testing::RelativeError<float>(results.gradients[i],
-                                               (*expected)[static_cast<size_t>(op->outputs[i])]));
-    }
-    CHECK(worst < testing::ToleranceOf(*op, OpTolerance));
+    CheckOp(*op);
   }
+}
+
+// The element type that the one convolution of a module gives: bf16.
+std::string Convolved(const pjrt::Module& module) {
+  const size_t begin = module.text.find("stablehlo.convolution");
+  REQUIRE(begin != std::string::npos);
+  const std::string line = module.text.substr(begin, module.text.find('\n', begin) - begin);
+  const size_t type = line.rfind('x') + 1;
+  return line.substr(type, line.rfind('>') - type);
 }
 
 // Whether rows meet in the op: its statistics, or the sum that it makes.
@@ -121,6 +137,27 @@ TEST_CASE("Emit: float32 ops agree with the reference") { CheckAllOps(DType::kFl
 TEST_CASE("Emit: bfloat16 ops agree with the reference") { CheckAllOps(DType::kBFloat16); }
 
 TEST_CASE("Emit: float16 ops agree with the reference") { CheckAllOps(DType::kFloat16); }
+
+TEST_CASE("Emit: convolutions give 16 bits where that is asked for, gradients of weights never") {
+  const std::pair<DType, const char*> types[] = {
+      {DType::kFloat32, "f32"}, {DType::kBFloat16, "bf16"}, {DType::kFloat16, "f16"}};
+  std::map<std::string, int> tested;
+  for (const auto& [compute, stored] : types) {
+    for (const OpCase& test : graph::AllCases()) {
+      if (!graph::Node{"", test.kind, {}}.attributes<graph::Conv2dAttributes>()) continue;
+      INFO(graph::NameOf(test) << ", " << stored);
+      const auto op = testing::MakeOpProgram(test, compute);
+      REQUIRE(Message(op.status()) == "");
+      const bool weights = std::holds_alternative<graph::Conv2dWeightGradient>(test.kind);
+      CHECK(Convolved(Emitted(op->program).module()) == "f32");
+      const EmittedProgram narrow = Emitted(op->program, pjrt::Rows::kAll, Convolutions::kStored);
+      CHECK(Convolved(narrow.module()) == (weights ? "f32" : stored));
+      CheckOp(*op, Convolutions::kStored);
+      ++tested[op->program.graph.node(0).op()];
+    }
+  }
+  CHECK(tested.size() == 3);
+}
 
 TEST_CASE("Emit: the gradient of a batch_norm passes what its relu passed") {
   for (const DType compute : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
@@ -212,6 +249,26 @@ TEST_CASE("Emit: of equal logits the lower class is in front, and a NaN is in fr
             std::vector<float>{static_cast<float>(hits[k - 1][i])});
     }
   }
+}
+
+TEST_CASE("Emit: a max pool's gradient pads its input, not its windows") {
+  int padded = 0;
+  for (const OpCase& test : graph::AllCases()) {
+    const auto* pool = std::get_if<graph::MaxPoolGradient>(&test.kind);
+    if (pool == nullptr) continue;
+    INFO(graph::NameOf(test));
+    const auto op = testing::MakeOpProgram(test, DType::kFloat32);
+    REQUIRE(Message(op.status()) == "");
+    const std::string text = Emitted(op->program).module().text;
+    const size_t begin = text.find("stablehlo.select_and_scatter");
+    REQUIRE(begin != std::string::npos);
+    const std::string line = text.substr(begin, text.find('\n', begin) - begin);
+    CHECK(line.find("padding = dense<[[0, 0], [0, 0], [0, 0], [0, 0]]>") != std::string::npos);
+    const bool pads = pool->pads != graph::PoolAttributes().pads;
+    CHECK((text.find("stablehlo.pad") != std::string::npos) == pads);
+    padded += pads ? 1 : 0;
+  }
+  CHECK(padded >= 3);
 }
 
 TEST_CASE("Emit: the same program gives the same text") {

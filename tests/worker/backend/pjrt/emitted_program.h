@@ -18,15 +18,17 @@ namespace ringmaster::testing {
 
 class EmittedProgram {
  public:
+  using Convolutions = pjrt::Convolutions;
   struct Results {
     // By place in the program's scalars, rows and normalizations, and by canonical number.
     std::map<size_t, std::vector<float>> scalars, rows, means, variances, gradients;
   };
 
   static StatusOr<EmittedProgram> Create(const graph::Program& program,
-                                         pjrt::Rows rows = pjrt::Rows::kAll) {
+                                         pjrt::Rows rows = pjrt::Rows::kAll,
+                                         Convolutions convolutions = Convolutions::kFloat32) {
     EmittedProgram made(program);
-    RING_ASSIGN_OR_RETURN(made.module_, pjrt::Emit(program, rows));
+    RING_ASSIGN_OR_RETURN(made.module_, pjrt::Emit(program, rows, convolutions));
     RING_ASSIGN_OR_RETURN(made.parsed_, stablehlo::Module::Parse(made.module_.text));
     return made;
   }

@@ -16,7 +16,6 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/backend/pjrt/host_children.h"
 #include "tests/worker/backend/pjrt/small_step.h"
-#include "worker/backend/pjrt/compile_cache.h"
 #include "worker/backend/pjrt/compile_options.h"
 #include "worker/backend/pjrt/host_message.h"
 #include "worker/backend/pjrt/host_process.h"
@@ -341,21 +340,6 @@ TEST_CASE("Plugin host: what is malformed ends the process with an error") {
     REQUIRE(pjrt::Send(process->control(), MessageKind::kRun, "", {}, Soon()).ok());
     CHECK_THAT(Message(process->Fate()), Contains("exit code 3"));
   }
-}
-
-TEST_CASE("Plugin host: one text for one device is compiled once") {
-  auto plugin = pjrt::Plugin::Load(PJRT_DOUBLE_FILE, {});
-  REQUIRE(Message(plugin.status()) == "");
-  pjrt::CompileCache cache(**plugin);
-  const std::array<pjrt::TensorType, 1> results = {{{pjrt::Element::kFloat32, {2}}}};
-  const auto first = cache.Get(0, kDoubling, results);
-  REQUIRE(Message(first.status()) == "");
-  CHECK(*cache.Get(0, kDoubling, results) == *first);
-  CHECK(*cache.Get(0, std::string(kDoubling) + "\n", results) != *first);
-  // With other expectations it is checked again.
-  const std::array<pjrt::TensorType, 1> others = {{{pjrt::Element::kFloat32, {3}}}};
-  CHECK_THAT(Message(cache.Get(0, kDoubling, others).status()),
-             Contains("result 0 is f32[2], expected f32[3]"));
 }
 
 TEST_CASE("Plugin host: compile options have the bytes of XLA's message") {

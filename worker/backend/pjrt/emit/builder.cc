@@ -245,7 +245,7 @@ Tensor Builder::Concatenate(const std::vector<Tensor>& parts, size_t axis) {
 }
 
 Tensor Builder::Pad(const Tensor& x, const std::vector<Padding>& padding,
-                    const std::vector<int64_t>& between) {
+                    const std::vector<int64_t>& between, Fold fold) {
   std::vector<int64_t> low, high;
   graph::Shape shape = x.shape;
   for (size_t axis = 0; axis < shape.size(); ++axis) {
@@ -257,11 +257,26 @@ Tensor Builder::Pad(const Tensor& x, const std::vector<Padding>& padding,
   const std::string attributes =
       fmt::format("edge_padding_low = {}, edge_padding_high = {}, interior_padding = {}",
                   Array(low), Array(high), Array(between));
-  return Append("pad", {x, Zero({}, x.element)}, attributes, x.element, shape);
+  return Append("pad", {x, Start(fold, x.element)}, attributes, x.element, shape);
+}
+
+std::vector<Tensor> Builder::Apart(const std::vector<Tensor>& values) {
+  const std::string name = NewName();
+  std::string names, types;
+  std::vector<Tensor> apart;
+  for (const Tensor& value : values) {
+    const char* const comma = names.empty() ? "" : ", ";
+    names += comma + value.name;
+    types += comma + value.type();
+    apart.push_back({fmt::format("{}#{}", name, apart.size()), value.element, value.shape});
+  }
+  text_ += fmt::format("    {}:{} = \"stablehlo.optimization_barrier\"({}) : ({}) -> ({})\n", name,
+                       values.size(), names, types, types);
+  return apart;
 }
 
 Tensor Builder::Start(Fold fold, Element element) {
-  return Constant(fold == Fold::kAdd ? 0 : -HUGE_VAL, {}, element);
+  return fold == Fold::kAdd ? Zero({}, element) : Constant(-HUGE_VAL, {}, element);
 }
 
 Tensor Builder::Reduce(Fold fold, const Tensor& x, const std::vector<int64_t>& axes) {
@@ -290,13 +305,24 @@ Tensor Builder::ReduceWindow(Fold fold, const Tensor& x, const Windows& windows)
 }
 
 Tensor Builder::ScatterToMaximum(const Tensor& x, const Tensor& dy, const Windows& windows) {
+  // XLA has failed on CPUs and GPUs where the op itself pads.
+  const Tensor padded =
+      Pad(x, windows.padding, std::vector<int64_t>(x.shape.size(), 0), Fold::kMaximum);
+  Windows within = windows;
+  within.padding.assign(x.shape.size(), {});
   // What is selected stays while it is at least what comes next.
   const std::string select =
       Region("compare", " {comparison_direction = #stablehlo<comparison_direction GE>}", x.element,
              Element::kPred);
-  return Append("select_and_scatter", {x, dy, Constant(0, {}, x.element)},
-                WindowAttributes(windows), x.element, x.shape,
-                select + ", " + Region("add", "", x.element, x.element));
+  const Tensor sums = Append("select_and_scatter", {padded, dy, Constant(0, {}, x.element)},
+                             WindowAttributes(within), x.element, padded.shape,
+                             select + ", " + Region("add", "", x.element, x.element));
+  std::vector<int64_t> begin, end;
+  for (size_t axis = 0; axis < x.shape.size(); ++axis) {
+    begin.push_back(windows.padding[axis].low);
+    end.push_back(begin.back() + x.shape[axis]);
+  }
+  return Slice(sums, begin, end);
 }
 
 Tensor Builder::Dot(const Tensor& a, const Tensor& b, int64_t a_axis, int64_t b_axis) {
@@ -321,7 +347,7 @@ Tensor Builder::Convolve(const Tensor& x, const Tensor& kernel, const Convolutio
       convolution.dimensions, Array(convolution.strides), PaddingAttribute(convolution.padding),
       Array(convolution.x_dilations), Array(convolution.kernel_dilations), convolution.batch_groups,
       convolution.feature_groups, PrecisionOf(x));
-  return Append("convolution", {x, kernel}, attributes, Element::kFloat32, shape);
+  return Append("convolution", {x, kernel}, attributes, convolution.result, shape);
 }
 
 }  // namespace ringmaster::pjrt

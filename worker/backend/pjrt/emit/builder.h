@@ -55,6 +55,7 @@ struct Convolution {
   std::array<Padding, 2> padding = {};
   std::array<int64_t, 2> x_dilations = {1, 1}, kernel_dilations = {1, 1};
   int64_t feature_groups = 1, batch_groups = 1;
+  Element result = Element::kFloat32;
 };
 
 class Builder {
@@ -102,9 +103,12 @@ class Builder {
   [[nodiscard]] Tensor Slice(const Tensor& x, const std::vector<int64_t>& begin,
                              const std::vector<int64_t>& end);
   [[nodiscard]] Tensor Concatenate(const std::vector<Tensor>& parts, size_t axis);
-  // Zeros round x, and `between` of them between its elements; of each axis.
+  // What the fold starts from round x, and `between` of it between x's elements; of each axis.
   [[nodiscard]] Tensor Pad(const Tensor& x, const std::vector<Padding>& padding,
-                           const std::vector<int64_t>& between);
+                           const std::vector<int64_t>& between, Fold fold = Fold::kAdd);
+
+  // The same values, which no compiler merges with what else computes them.
+  [[nodiscard]] std::vector<Tensor> Apart(const std::vector<Tensor>& values);
 
   // Over those axes, which go.
   [[nodiscard]] Tensor Reduce(Fold fold, const Tensor& x, const std::vector<int64_t>& axes);
@@ -114,7 +118,7 @@ class Builder {
   // Contracts one axis of each; float32. 16-bit operands are multiplied as they are, float32 ones
   // without a loss, whatever the device would rather do.
   [[nodiscard]] Tensor Dot(const Tensor& a, const Tensor& b, int64_t a_axis, int64_t b_axis);
-  // Likewise.
+  // Likewise, of the element type that is asked for.
   [[nodiscard]] Tensor Convolve(const Tensor& x, const Tensor& kernel,
                                 const Convolution& convolution, const graph::Shape& shape);
 

@@ -1,4 +1,5 @@
 // conv2d and its gradients, each one convolution: operands as they are stored, added up in float32.
+// Gradients of weights sum over all samples, and stay that.
 //   dx = dy, stretched by the strides, with the kernel reversed, channels and filters swapped
 //   dw = x with dy as its kernel, stretched by the strides: samples are what is summed over
 // (Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016, chapter 4).
@@ -60,16 +61,18 @@ void EmitConv2d(EmitContext& context) {
   Convolution convolution = {.dimensions = "[b, 0, 1, f]x[o, 0, 1, i]->[b, 0, 1, f]",
                              .strides = attributes.strides,
                              .kernel_dilations = attributes.dilations,
-                             .feature_groups = attributes.groups};
+                             .feature_groups = attributes.groups,
+                             .result = context.Convolved(0)};
   for (size_t i = 0; i < 2; ++i) {
     convolution.padding[i] = {attributes.pads[i], attributes.pads[i + 2]};
   }
   Tensor y = builder.Convolve(context.In(0), context.In(1), convolution, context.output(0).shape);
   if (context.node().inputs.size() == 3) {
-    y = builder.Add(y, builder.OverLast(context.In(2), y.shape));
+    y = builder.Add(builder.Convert(y, Element::kFloat32),
+                    builder.OverLast(context.In(2), y.shape));
   }
   if (attributes.activation == graph::Activation::kRelu) {
-    y = builder.Binary("maximum", y, builder.Constant(0, y.shape));
+    y = builder.Binary("maximum", y, builder.Zero(y.shape, y.element));
   }
   context.Out(0, y);
 }
@@ -82,7 +85,8 @@ void EmitConv2dInputGradient(EmitContext& context) {
   Convolution convolution = {.dimensions = "[b, 0, 1, f]x[i, 0, 1, o]->[b, 0, 1, f]",
                              .x_dilations = attributes.strides,
                              .kernel_dilations = attributes.dilations,
-                             .feature_groups = attributes.groups};
+                             .feature_groups = attributes.groups,
+                             .result = context.Convolved(0)};
   for (size_t i = 0; i < 2; ++i) {
     const Axis& axis = axes[i];
     convolution.padding[i] = {axis.reach() - axis.low, axis.input - 1 - axis.travel() + axis.low};

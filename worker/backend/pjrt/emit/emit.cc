@@ -26,8 +26,8 @@ Element ElementOf(ElementType type) {
 // Writes one program. The order of arguments and results is that of the members that add them.
 class Emission {
  public:
-  Emission(const graph::Program& program, Rows rows)
-      : program_(program), rows_(rows), context_(program, &builder_) {}
+  Emission(const graph::Program& program, Rows rows, Convolutions convolutions)
+      : program_(program), rows_(rows), context_(program, convolutions, &builder_) {}
 
   StatusOr<Module> Run() {
     AddFed();
@@ -181,8 +181,8 @@ class Emission {
 
 }  // namespace
 
-StatusOr<Module> Emit(const graph::Program& program, Rows rows) {
-  return Emission(program, rows).Run();
+StatusOr<Module> Emit(const graph::Program& program, Rows rows, Convolutions convolutions) {
+  return Emission(program, rows, convolutions).Run();
 }
 
 }  // namespace ringmaster::pjrt

@@ -59,7 +59,13 @@ struct Module {
 // reaches no scalar, no gradient and no statistic; their rows of predictions mean nothing.
 enum class Rows : uint8_t { kAll, kSome };
 
+// What a convolution of 16-bit operands gives: its float32 sums; or those as they are stored, in 16
+// bits, for a compiler that would widen operands to give the others. Gradients of weights are
+// float32 all the same.
+enum class Convolutions : uint8_t { kFloat32, kStored };
+
 // UNIMPLEMENTED names op and node where an op has no emitter.
-[[nodiscard]] StatusOr<Module> Emit(const graph::Program& program, Rows rows);
+[[nodiscard]] StatusOr<Module> Emit(const graph::Program& program, Rows rows,
+                                    Convolutions convolutions = Convolutions::kFloat32);
 
 }  // namespace ringmaster::pjrt

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace ringmaster::pjrt {
 
 void EmitContext::SetFed(graph::ValueId id, const Tensor& argument) {
@@ -12,6 +14,16 @@ void EmitContext::SetFed(graph::ValueId id, const Tensor& argument) {
 void EmitContext::Enter(const graph::Node& node) {
   node_ = &node;
   builder_.SetScope(node.name);
+  apart_.clear();
+  if (!node.again) return;
+  const auto made_again = [&](graph::ValueId id) {
+    const graph::NodeId producer = program_.graph.value(id).producer;
+    return producer != graph::kFed && program_.graph.node(producer).again;
+  };
+  // One that reads such values is no copy of another.
+  if (std::ranges::any_of(node.inputs, made_again)) return;
+  for (const graph::ValueId id : node.inputs) apart_.push_back(At(id));
+  apart_ = builder_.Apart(apart_);
 }
 
 void EmitContext::Out(size_t i, const Tensor& result) {

@@ -3,6 +3,8 @@
 // one Emit; thread-compatible.
 //
 // Ops compute in float32 and round once, when a value is stored: what they read is widened first.
+// A convolution whose sums come in 16 bits (Convolutions::kStored) rounds once more in front of its
+// bias and relu.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +17,24 @@
 
 #include "common/graph/program.h"
 #include "worker/backend/pjrt/emit/builder.h"
+#include "worker/backend/pjrt/emit/emit.h"
 
 namespace ringmaster::pjrt {
 
 class EmitContext {
  public:
-  EmitContext(const graph::Program& program, Builder* builder)
-      : program_(program), builder_(*builder), values_(program.graph.values().size()) {}
+  EmitContext(const graph::Program& program, Convolutions convolutions, Builder* builder)
+      : program_(program),
+        convolutions_(convolutions),
+        builder_(*builder),
+        values_(program.graph.values().size()) {}
 
   // What is fed. `rows`: a scalar int32, how many rows are samples; without it all are.
   void SetFed(graph::ValueId id, const Tensor& argument);
   void SetRows(const Tensor& rows) { rows_ = rows; }
   void SetDropoutKeys(const std::string& layer, const Tensor& keys) { keys_[layer] = keys; }
-  // What follows is written for that node.
+  // What follows is written for that node. One that runs again reads values of their
+  // own: a compiler would take it for the node that ran before, and keep what that made.
   void Enter(const graph::Node& node);
 
   [[nodiscard]] Builder& builder() { return builder_; }
@@ -50,8 +57,14 @@ class EmitContext {
     return *values_[static_cast<size_t>(id)];
   }
   // An operand as it is stored, and in float32.
-  [[nodiscard]] const Tensor& In(size_t i) const { return At(node_->inputs[i]); }
+  [[nodiscard]] const Tensor& In(size_t i) const {
+    return apart_.empty() ? At(node_->inputs[i]) : apart_[i];
+  }
   [[nodiscard]] Tensor Wide(size_t i) { return builder_.Convert(In(i), Element::kFloat32); }
+  // What a convolution gives whose result becomes output i, unless that is a gradient of weights.
+  [[nodiscard]] Element Convolved(size_t i) const {
+    return convolutions_ == Convolutions::kStored ? ElementOf(output(i).dtype) : Element::kFloat32;
+  }
   // Stores a result in the type of its value.
   void Out(size_t i, const Tensor& result);
 
@@ -73,11 +86,13 @@ class EmitContext {
 
  private:
   const graph::Program& program_;
+  const Convolutions convolutions_;
   Builder& builder_;
   std::vector<std::optional<Tensor>> values_;  // by ValueId
   std::optional<Tensor> rows_;
   std::map<std::string, Tensor> keys_, once_;
   const graph::Node* node_ = nullptr;
+  std::vector<Tensor> apart_;  // its operands, where it runs again
 };
 
 using EmitOp = void(EmitContext& context);

@@ -36,8 +36,11 @@ Status ExecutableNumOutputs(abi::ExecutableNumOutputsArgs* args);
 Status ExecutableOutputElementTypes(abi::ExecutableOutputElementTypesArgs* args);
 Status ExecutableOutputDimensions(abi::ExecutableOutputDimensionsArgs* args);
 Status ExecutableGetCompiledMemoryStats(abi::ExecutableGetCompiledMemoryStatsArgs* args);
+Status ExecutableSerialize(abi::ExecutableSerializeArgs* args);
+Status ExecutableDeserializeAndLoad(abi::ExecutableDeserializeAndLoadArgs* args);
 Status LoadedExecutableDestroy(abi::LoadedExecutableDestroyArgs* args);
 Status LoadedExecutableGetExecutable(abi::LoadedExecutableGetExecutableArgs* args);
+Status LoadedExecutableAddressableDevices(abi::LoadedExecutableAddressableDevicesArgs* args);
 Status LoadedExecutableExecute(abi::LoadedExecutableExecuteArgs* args);
 
 // What XLA's plugins say to a struct that is too small, or of the wrong kind.

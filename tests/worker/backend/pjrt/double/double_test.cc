@@ -2,6 +2,7 @@
 // that it reads options and compile options as they are documented.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
@@ -113,6 +114,51 @@ class Double {
     return error;
   }
 
+  // From the bytes of a program; without options where it was compiled for.
+  std::string Load(const std::string& bytes, const std::string& options,
+                   pjrt::abi::LoadedExecutable** executable) const {
+    Call<pjrt::abi::ExecutableDeserializeAndLoadArgs> args;
+    args.client = client_;
+    args.bytes = bytes.data();
+    args.num_bytes = bytes.size();
+    args.compile_options = options.empty() ? nullptr : options.data();
+    args.compile_options_size = options.size();
+    const std::string error = Run(&args);
+    *executable = args.executable;
+    return error;
+  }
+
+  std::string BytesOf(pjrt::abi::LoadedExecutable* executable) const {
+    Call<pjrt::abi::LoadedExecutableGetExecutableArgs> get;
+    get.loaded_executable = executable;
+    REQUIRE(Run(&get) == "");
+    Call<pjrt::abi::ExecutableSerializeArgs> args;
+    args.executable = get.executable;
+    REQUIRE(Run(&args) == "");
+    std::string bytes(args.bytes, args.num_bytes);
+    args.destroy(args.storage);
+    Call<pjrt::abi::ExecutableDestroyArgs> destroy;
+    destroy.executable = get.executable;
+    REQUIRE(Run(&destroy) == "");
+    return bytes;
+  }
+
+  // The place of the one device that it is loaded on.
+  size_t DeviceOf(pjrt::abi::LoadedExecutable* executable) const {
+    Call<pjrt::abi::LoadedExecutableAddressableDevicesArgs> args;
+    args.executable = executable;
+    REQUIRE(Run(&args) == "");
+    REQUIRE(args.num_devices == 1);
+    return static_cast<size_t>(std::find(devices_.begin(), devices_.end(), args.devices[0]) -
+                               devices_.begin());
+  }
+
+  void Destroy(pjrt::abi::LoadedExecutable* executable) const {
+    Call<pjrt::abi::LoadedExecutableDestroyArgs> args;
+    args.executable = executable;
+    CHECK(Run(&args) == "");
+  }
+
   std::string Execute(pjrt::abi::LoadedExecutable* executable,
                       const std::vector<pjrt::abi::Buffer*>& arguments,
                       pjrt::abi::Buffer** result) const {
@@ -219,9 +265,40 @@ TEST_CASE("Plugin double: a donated buffer is gone, and takes no memory") {
   for (pjrt::abi::Buffer* buffer : {first, other, result}) plugin.Destroy(buffer);
   REQUIRE(plugin.Upload(0, std::vector<float>(512, 2), {512}, &third) == "");
   plugin.Destroy(third);
-  Call<pjrt::abi::LoadedExecutableDestroyArgs> destroy;
-  destroy.executable = executable;
-  CHECK(plugin.Run(&destroy) == "");
+  plugin.Destroy(executable);
+}
+
+TEST_CASE("Plugin double: the bytes of a program are loaded where the options say") {
+  const Double plugin;
+  const std::string text =
+      "module @d { func.func @main(%p: tensor<2xf32>) -> (tensor<2xf32>) {\n%q = "
+      "\"stablehlo.negate\"(%p) : (tensor<2xf32>) -> tensor<2xf32>\n\"func.return\"(%q) : "
+      "(tensor<2xf32>) -> () } }";
+  pjrt::abi::LoadedExecutable* compiled = nullptr;
+  REQUIRE(plugin.Compile(text, OneReplica(3), &compiled) == "");
+  const std::string bytes = plugin.BytesOf(compiled);
+  pjrt::abi::LoadedExecutable* same = nullptr;
+  REQUIRE(plugin.Load(bytes, "", &same) == "");
+  CHECK(plugin.DeviceOf(same) == 0);
+  pjrt::abi::LoadedExecutable* other = nullptr;
+  REQUIRE(plugin.Load(bytes, OneReplica(1), &other) == "");
+  CHECK(plugin.DeviceOf(other) == 1);
+  pjrt::abi::Buffer* buffer = nullptr;
+  REQUIRE(plugin.Upload(1, {1, 2}, {2}, &buffer) == "");
+  pjrt::abi::Buffer* result = nullptr;
+  REQUIRE(plugin.Execute(other, {buffer}, &result) == "");
+  std::vector<float> values(2);
+  CHECK(plugin.Download(result, nullptr, &values) == "");
+  CHECK(values == std::vector<float>{-1, -2});
+  for (pjrt::abi::Buffer* each : {buffer, result}) plugin.Destroy(each);
+  for (pjrt::abi::LoadedExecutable* each : {compiled, same, other}) plugin.Destroy(each);
+  pjrt::abi::LoadedExecutable* none = nullptr;
+  for (const std::string& wrong : {std::string(), std::string("x"), bytes.substr(0, 10),
+                                   "999999\n" + bytes, std::string("12")}) {
+    CHECK(plugin.Load(wrong, "", &none) != "");
+  }
+  CHECK_THAT(plugin.Load(bytes, "garbage", &none), Contains("Failed to parse CompileOptionsProto"));
+  CHECK_THAT(plugin.Load(bytes, OneReplica(0), &none), Contains("a device that this host"));
 }
 
 TEST_CASE("Plugin double: small structs and unknown fields are refused") {
@@ -271,7 +348,8 @@ TEST_CASE("Plugin double: its own options") {
   CHECK(options->execute == Trouble::kSegmentation);
   CHECK(options->execute_at == 3);
   CHECK(!options->strict);
-  for (const char* wrong : {"devices", "devices=x", "devices=0", "speed=1", "tiles=off"}) {
+  for (const char* wrong : {"devices", "devices=x", "devices=0", "speed=1", "tiles=off",
+                            "serialize=elsewhere", "load=there"}) {
     CHECK(!ParseOptions(wrong).ok());
   }
 }

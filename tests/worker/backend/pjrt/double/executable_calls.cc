@@ -1,6 +1,7 @@
-// Programs: how they are compiled and run.
+// Programs: how they are compiled, copied from device to device, and run.
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <set>
 
 #include "tests/worker/backend/pjrt/double/calls.h"
@@ -10,7 +11,8 @@
 namespace ringmaster::pjrt::plugin_double {
 namespace {
 
-StatusOr<std::shared_ptr<const CompiledProgram>> CompileText(const std::string& text) {
+StatusOr<std::shared_ptr<const CompiledProgram>> CompileText(std::string text,
+                                                             std::string options_bytes) {
   auto module = stablehlo::Module::Parse(text);
   if (!module.ok()) {
     return InvalidArgument("Failed to parse using StableHLO v1.20.0: {}", Message(module.status()));
@@ -22,6 +24,8 @@ StatusOr<std::shared_ptr<const CompiledProgram>> CompileText(const std::string& 
   program->memory = compiled.memory(options.tiles ? stablehlo::Module::Padding::kTiles
                                                   : stablehlo::Module::Padding::kNone);
   program->memory.generated_code = text.size();
+  program->text = std::move(text);
+  program->options = std::move(options_bytes);
   program->results = compiled.results();
   if (options.wrong_results && !program->results.empty()) {
     stablehlo::Shape& shape = program->results[0].shape;
@@ -55,6 +59,51 @@ StatusOr<std::vector<abi::Device*>> AssignedDevices(const abi::Client& client,
     devices.push_back(*found);
   }
   return devices;
+}
+
+// A program on the devices of a compilation, which must have room for it.
+StatusOr<std::unique_ptr<abi::LoadedExecutable>> Place(
+    std::vector<abi::Device*> devices, std::shared_ptr<const CompiledProgram> program) {
+  auto executable = std::make_unique<abi::LoadedExecutable>();
+  executable->devices = std::move(devices);
+  executable->program = std::move(program);
+  const stablehlo::Memory& memory = executable->program->memory;
+  const size_t needed = memory.arguments + memory.outputs + memory.temporary -
+                        std::min(executable->program->alias_bytes, memory.outputs);
+  if (needed + memory.generated_code > ProcessOptions().memory) {
+    return OutOfMemory("a program", needed + memory.generated_code, ProcessOptions().memory);
+  }
+  for (const abi::Device* device : executable->devices) {
+    RING_ASSIGN_OR_RETURN(std::unique_ptr<Reservation> code,
+                          Reservation::Make(device->memory, "a program", memory.generated_code));
+    executable->code.push_back(std::move(code));
+  }
+  return executable;
+}
+
+void LogDevices(std::string line, const std::vector<abi::Device*>& devices) {
+  for (const abi::Device* device : devices) line += fmt::format(" {}", device->description.id);
+  Log(line);
+}
+
+// The options' size on a line of its own, the options, the text.
+std::string BytesOf(const CompiledProgram& program) {
+  return fmt::format("{}\n", program.options.size()) + program.options + program.text;
+}
+
+struct ProgramBytes {
+  std::string options, text;
+};
+StatusOr<ProgramBytes> FromBytes(std::string_view bytes) {
+  size_t size = 0;
+  const char* const end = bytes.data() + bytes.size();
+  const auto [line_end, error] = std::from_chars(bytes.data(), end, size);
+  if (error != std::errc() || line_end == end || *line_end != '\n' ||
+      size >= static_cast<size_t>(end - line_end)) {
+    return InvalidArgument("Failed to deserialize an executable of {} bytes", bytes.size());
+  }
+  const std::string_view rest = bytes.substr(static_cast<size_t>(line_end + 1 - bytes.data()));
+  return ProgramBytes{std::string(rest.substr(0, size)), std::string(rest.substr(size))};
 }
 
 // One run on one device.
@@ -190,24 +239,45 @@ Status ClientCompile(abi::ClientCompileArgs* args) {
     return InvalidArgument("Unknown program format '{}'.",
                            std::string_view(source.format, source.format_size));
   }
-  RING_ASSIGN_OR_RETURN(const CompileSettings settings,
-                        ReadCompileOptions({args->compile_options, args->compile_options_size}));
+  const std::string options(args->compile_options, args->compile_options_size);
+  RING_ASSIGN_OR_RETURN(const CompileSettings settings, ReadCompileOptions(options));
   RING_RETURN_IF_ERROR(CompileTrouble());
-  auto executable = std::make_unique<abi::LoadedExecutable>();
-  RING_ASSIGN_OR_RETURN(executable->devices, AssignedDevices(*args->client, settings));
-  RING_ASSIGN_OR_RETURN(executable->program,
-                        CompileText(std::string(source.code, source.code_size)));
-  const stablehlo::Memory& memory = executable->program->memory;
-  const size_t needed = memory.arguments + memory.outputs + memory.temporary -
-                        std::min(executable->program->alias_bytes, memory.outputs);
-  if (needed + memory.generated_code > ProcessOptions().memory) {
-    return OutOfMemory("a program", needed + memory.generated_code, ProcessOptions().memory);
-  }
-  for (const abi::Device* device : executable->devices) {
-    RING_ASSIGN_OR_RETURN(std::unique_ptr<Reservation> code,
-                          Reservation::Make(device->memory, "a program", memory.generated_code));
-    executable->code.push_back(std::move(code));
-  }
+  RING_ASSIGN_OR_RETURN(std::vector<abi::Device*> devices,
+                        AssignedDevices(*args->client, settings));
+  LogDevices("compile", devices);
+  RING_ASSIGN_OR_RETURN(auto program, CompileText({source.code, source.code_size}, options));
+  RING_ASSIGN_OR_RETURN(auto executable, Place(std::move(devices), std::move(program)));
+  args->executable = executable.release();
+  return absl::OkStatus();
+}
+
+Status ExecutableSerialize(abi::ExecutableSerializeArgs* args) {
+  RING_RETURN_IF_ERROR(AbilityTrouble(ProcessOptions().serialize, "to serialize"));
+  args->storage = new abi::SerializedExecutable{BytesOf(*args->executable->program)};
+  args->bytes = args->storage->bytes.data();
+  args->num_bytes = args->storage->bytes.size();
+  args->destroy = [](abi::SerializedExecutable* storage) {
+    Log("free");
+    delete storage;
+  };
+  Log("serialize");
+  return absl::OkStatus();
+}
+
+Status ExecutableDeserializeAndLoad(abi::ExecutableDeserializeAndLoadArgs* args) {
+  constexpr int32_t kMinorOfOverrides = 71;
+  const Options& told = ProcessOptions();
+  RING_RETURN_IF_ERROR(AbilityTrouble(told.load, "to load"));
+  RING_ASSIGN_OR_RETURN(ProgramBytes bytes, FromBytes({args->bytes, args->num_bytes}));
+  const bool overridden = args->compile_options != nullptr && told.load != Ability::kElsewhere &&
+                          told.minor >= kMinorOfOverrides;
+  if (overridden) bytes.options.assign(args->compile_options, args->compile_options_size);
+  RING_ASSIGN_OR_RETURN(const CompileSettings settings, ReadCompileOptions(bytes.options));
+  RING_ASSIGN_OR_RETURN(std::vector<abi::Device*> devices,
+                        AssignedDevices(*args->client, settings));
+  LogDevices("load", devices);
+  RING_ASSIGN_OR_RETURN(auto program, CompileText(std::move(bytes.text), std::move(bytes.options)));
+  RING_ASSIGN_OR_RETURN(auto executable, Place(std::move(devices), std::move(program)));
   args->executable = executable.release();
   return absl::OkStatus();
 }
@@ -261,6 +331,12 @@ Status LoadedExecutableDestroy(abi::LoadedExecutableDestroyArgs* args) {
 
 Status LoadedExecutableGetExecutable(abi::LoadedExecutableGetExecutableArgs* args) {
   args->executable = new abi::Executable{args->loaded_executable->program};
+  return absl::OkStatus();
+}
+
+Status LoadedExecutableAddressableDevices(abi::LoadedExecutableAddressableDevicesArgs* args) {
+  args->devices = args->executable->devices.data();
+  args->num_devices = args->executable->devices.size();
   return absl::OkStatus();
 }
 

@@ -83,6 +83,8 @@ struct Storage {
 
 // A program as it was compiled; executables share it.
 struct CompiledProgram {
+  std::string text;
+  std::string options;  // with which it was compiled
   std::unique_ptr<stablehlo::Module> module;
   std::vector<stablehlo::TensorType> results;  // as the plugin says that they are
   stablehlo::Memory memory;
@@ -150,6 +152,10 @@ struct Buffer {
 
 struct Executable {
   std::shared_ptr<const plugin_double::CompiledProgram> program;
+};
+
+struct SerializedExecutable {
+  std::string bytes;
 };
 
 struct LoadedExecutable {

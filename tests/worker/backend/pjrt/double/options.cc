@@ -38,6 +38,17 @@ bool ReadTrouble(const std::string& text, Trouble* trouble) {
   return true;
 }
 
+bool ReadAbility(const std::string& text, Ability* ability) {
+  static const std::map<std::string, Ability> kNames = {{"missing", Ability::kMissing},
+                                                        {"none", Ability::kUnimplemented},
+                                                        {"error", Ability::kError},
+                                                        {"elsewhere", Ability::kElsewhere}};
+  const auto found = kNames.find(text);
+  if (found == kNames.end()) return false;
+  *ability = found->second;
+  return true;
+}
+
 using Reader = std::function<bool(const std::string& value, Options* options)>;
 
 // An option that is said by one word.
@@ -88,6 +99,13 @@ const std::map<std::string, Reader>& Readers() {
       {"seed", Numeric(&Options::seed)},
       {"results", Word("wrong", &Options::wrong_results)},
       {"once_file", Text(&Options::once_file)},
+      {"serialize",
+       [](const auto& value, Options* to) {
+         return ReadAbility(value, &to->serialize) && to->serialize != Ability::kElsewhere;
+       }},
+      {"load", [](const auto& value, Options* to) { return ReadAbility(value, &to->load); }},
+      {"compile_gate", Text(&Options::compile_gate)},
+      {"log_file", Text(&Options::log_file)},
   };
   return kReaders;
 }
@@ -167,6 +185,10 @@ Status ProcessOptionsStatus() { return FromEnvironment().status(); }
 
 Status CompileTrouble() {
   const Options& options = ProcessOptions();
+  if (!options.compile_gate.empty()) {
+    const int gate = open(options.compile_gate.c_str(), O_RDONLY | O_CLOEXEC);
+    if (gate >= 0) close(gate);
+  }
   if (options.compile == Trouble::kNone || !Due()) return absl::OkStatus();
   return Make(options.compile, "the compilation");
 }
@@ -182,6 +204,25 @@ Status ExecuteTrouble(uint64_t execution) {
   const bool here = options.execute_at == 0 || options.execute_at == execution;
   if (options.execute == Trouble::kNone || !here || !Due()) return absl::OkStatus();
   return Make(options.execute, "the execution");
+}
+
+Status AbilityTrouble(Ability ability, const char* what) {
+  if (ability == Ability::kUnimplemented) {
+    return Error(absl::StatusCode::kUnimplemented, "{} is not implemented here", what);
+  }
+  if (ability == Ability::kError) return Internal("{} fails, as PJRT_DOUBLE says", what);
+  return absl::OkStatus();
+}
+
+void Log(const std::string& line) {
+  const std::string& path = ProcessOptions().log_file;
+  if (path.empty()) return;
+  const int file = open(path.c_str(), O_CREAT | O_APPEND | O_WRONLY | O_CLOEXEC, 0600);
+  const std::string text = line + "\n";
+  if (file < 0 || write(file, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    std::abort();  // whoever counts lines would count wrong
+  }
+  close(file);
 }
 
 Status OutOfMemory(const std::string& what, size_t needed, size_t limit) {

@@ -20,9 +20,15 @@
 //   table=short               ends behind entry 96
 //   strict=on|off             INVALID_ARGUMENT for structs that are smaller than its own; on
 //   structs=grown             its own are 32 bytes longer than those of 0.104
+//   serialize=missing|none|error        no such entry; UNIMPLEMENTED; INTERNAL
+//   load=missing|none|error|elsewhere   likewise of programs that were serialized; the last loads
+//                             them where they were compiled for, whatever it is told, as all did
+//                             before minor 71
 // Trouble:
 //   client=busy               ABORTED when the client is made, as where another process has it
 //   compile=error|abort|hang|oom
+//   compile_gate=PATH         while there is such a FIFO, a compilation waits until it is opened to
+//                             write
 //   execute=error|abort|hang|oom|segv
 //   execute_at=K              only the K-th execution of the process, from 1 on
 //   abort_one_in=N,seed=S     every process aborts in one of its first 2N - 1 executions, as seed
@@ -30,6 +36,9 @@
 //   results=wrong             the first result has one more row than the text says
 //   once_file=PATH            trouble of compile and execute only while there is no such file,
 //                             which it makes first: whoever is started again goes on
+// What it did:
+//   log_file=PATH             gets a line for whatever is begun with a program: "compile ID" and
+//                             "load ID", with the device's id, "serialize" and "free" of its bytes
 #pragma once
 
 #include <cstddef>
@@ -41,6 +50,9 @@
 namespace ringmaster::pjrt::plugin_double {
 
 enum class Trouble : uint8_t { kNone, kError, kAbort, kHang, kOutOfMemory, kSegmentation };
+
+// What an entry does that a plugin may lack.
+enum class Ability : uint8_t { kThere, kMissing, kUnimplemented, kError, kElsewhere };
 
 struct Options {
   size_t devices = 1;
@@ -65,6 +77,10 @@ struct Options {
   uint64_t abort_one_in = 0;
   uint64_t seed = 0;
   std::string once_file;
+  Ability serialize = Ability::kThere;
+  Ability load = Ability::kThere;
+  std::string compile_gate;
+  std::string log_file;
 };
 
 [[nodiscard]] StatusOr<Options> ParseOptions(const std::string& text);
@@ -74,9 +90,15 @@ struct Options {
 [[nodiscard]] Status ProcessOptionsStatus();
 
 // Trouble that is due now: of this compilation, of the n-th execution of the process, from 1 on.
-// What ends or stops the process does so in here; an error is returned.
+// What ends or stops the process, or lets it wait, does so in here; an error is returned.
 [[nodiscard]] Status CompileTrouble();
 [[nodiscard]] Status ExecuteTrouble(uint64_t execution);
+
+// The error of an entry that does not work.
+[[nodiscard]] Status AbilityTrouble(Ability ability, const char* what);
+
+// A line more in log_file.
+void Log(const std::string& line);
 
 // In the words of XLA for a TPU.
 [[nodiscard]] Status OutOfMemory(const std::string& what, size_t needed, size_t limit);

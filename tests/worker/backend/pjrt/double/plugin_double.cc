@@ -102,9 +102,18 @@ Table MakeTable() {
   Set<abi::ExecutableOutputElementTypesArgs, ExecutableOutputElementTypes>(&table);
   Set<abi::ExecutableOutputDimensionsArgs, ExecutableOutputDimensions>(&table);
   Set<abi::ExecutableGetCompiledMemoryStatsArgs, ExecutableGetCompiledMemoryStats>(&table);
+  Set<abi::ExecutableSerializeArgs, ExecutableSerialize>(&table);
+  Set<abi::ExecutableDeserializeAndLoadArgs, ExecutableDeserializeAndLoad>(&table);
+  Set<abi::LoadedExecutableAddressableDevicesArgs, LoadedExecutableAddressableDevices>(&table);
   Set<abi::LoadedExecutableDestroyArgs, LoadedExecutableDestroy>(&table);
   Set<abi::LoadedExecutableGetExecutableArgs, LoadedExecutableGetExecutable>(&table);
   Set<abi::LoadedExecutableExecuteArgs, LoadedExecutableExecute>(&table);
+  if (options.serialize == Ability::kMissing) {
+    table.entries[abi::ExecutableSerializeArgs::kEntry] = nullptr;
+  }
+  if (options.load == Ability::kMissing) {
+    table.entries[abi::ExecutableDeserializeAndLoadArgs::kEntry] = nullptr;
+  }
   return table;
 }
 

@@ -1,0 +1,72 @@
+// What the backend makes of the name that a plugin gives its platform.
+#include <catch2/catch.hpp>
+
+#include "common/graph/passes/passes.h"
+#include "tests/worker/backend/pjrt/small_step.h"
+
+namespace ringmaster {
+namespace {
+
+using Catch::Matchers::Contains;
+using pjrt::PjrtBackend;
+using testing::DoubleIsTold;
+
+StatusOr<std::unique_ptr<PjrtBackend>> Started(const std::string& told,
+                                               double memory_fraction = 0) {
+  const DoubleIsTold double_is_told(told);
+  pjrt::PluginOptions options = testing::DoubleOptions();
+  options.memory_fraction = memory_fraction;
+  return PjrtBackend::Create(options);
+}
+
+}  // namespace
+
+TEST_CASE("Platform: one whose bits nobody knows how to repeat is refused by name") {
+  for (const char* name : {"rocm", "sycl", "METAL"}) {
+    const auto backend = Started(std::string("platform=") + name);
+    CHECK(absl::IsFailedPrecondition(backend.status()));
+    CHECK_THAT(Message(backend.status()),
+               Contains(std::string("the plugin's platform is ") + name));
+    CHECK_THAT(Message(backend.status()), Contains("tpu, cuda and cpu alone"));
+  }
+  for (const char* name : {"tpu", "cuda", "cpu", "double"}) {
+    CHECK(Message(Started(std::string("platform=") + name).status()) == "");
+  }
+}
+
+TEST_CASE("Platform: a part of the memory is asked of those alone that give one") {
+  CHECK(Message(Started("platform=cuda", 0.5).status()) == "");
+  const auto tpu = Started("platform=tpu", 0.5);
+  CHECK(absl::IsInvalidArgument(tpu.status()));
+  CHECK_THAT(Message(tpu.status()), Contains("--memory-fraction") && Contains("platform tpu"));
+}
+
+TEST_CASE("Platform: one process has a TPU, or a GPU") {
+  for (const auto& [name, exclusive] :
+       {std::pair("double", false), {"cpu", false}, {"cuda", true}, {"tpu", true}}) {
+    INFO(name);
+    const auto backend = Started(std::string("platform=") + name);
+    REQUIRE(Message(backend.status()) == "");
+    CHECK((*backend)->exclusive() == exclusive);
+  }
+}
+
+TEST_CASE("Platform: on GPUs 16-bit convolutions have sums of 16 bits, which rounds once more") {
+  graph::Program program = testing::SmallProgram();
+  REQUIRE(Message(graph::ApplyPolicy(&program, graph::DType::kBFloat16)) == "");
+  const auto hash_on = [&](const std::string& told) {
+    const auto backend = Started(told);
+    REQUIRE(Message(backend.status()) == "");
+    const auto bound = testing::BoundProgram::Create(**backend, program, {.name = "core0"});
+    REQUIRE(Message(bound.status()) == "");
+    const auto feeds = testing::FeedProgram(program, {.classes = testing::kSmallClasses});
+    const auto result = (*bound)->Run(feeds, testing::KeysOf(program));
+    REQUIRE(Message(result.status()) == "");
+    return result->Hash();
+  };
+  const std::string wide = hash_on("platform=double");
+  CHECK(hash_on("platform=tpu") == wide);
+  CHECK(hash_on("platform=cuda") != wide);
+}
+
+}  // namespace ringmaster
