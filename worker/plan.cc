@@ -199,11 +199,13 @@ void AddPlanOptions(CLI::App* app, PlanFlags* flags, std::string* device, std::s
 
 // What the command line leaves to the device.
 void FillIn(const Backend& backend, PlanFlags* flags) {
+  const uint64_t device = backend.device_profile().memory_per_core();
   if (flags->cores == 0) {
-    flags->cores = std::max(1U, std::thread::hardware_concurrency() / flags->threads_per_core);
+    flags->cores =
+        device != 0 ? backend.devices()
+                    : std::max(1U, std::thread::hardware_concurrency() / flags->threads_per_core);
   }
   if (flags->memory_per_core != 0) return;
-  const uint64_t device = backend.device_profile().memory_per_core();
   flags->memory_per_core = device != 0 ? device : HostMemory() / 5 * 4 / flags->cores;
 }
 

@@ -12,6 +12,11 @@ namespace ringmaster::graph {
 enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16, kInt32 };
 [[nodiscard]] const char* Name(DType dtype);
 [[nodiscard]] size_t ByteSize(DType dtype);
+// The largest float32 that becomes 0 when it is stored: half the smallest subnormal. What a relu
+// let pass was larger.
+[[nodiscard]] constexpr float RoundsToZero(DType dtype) {
+  return dtype == DType::kBFloat16 ? 0x1p-134F : dtype == DType::kFloat16 ? 0x1p-25F : 0;
+}
 
 using Shape = std::vector<int64_t>;  // empty = a scalar
 [[nodiscard]] int64_t Elements(const Shape& shape);

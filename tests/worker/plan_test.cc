@@ -14,6 +14,7 @@
 #include "common/job/resolve.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/backend/pjrt/tpus.h"
+#include "worker/profile.h"
 #include "worker/train/trainer.h"
 
 namespace ringmaster::worker {
@@ -206,6 +207,49 @@ TEST_CASE("Plan: on TPUs tiles count, and the host's memory does not") {
   // 100 rows fill 104 of one tile, or 128 lanes.
   CHECK(text_of(800).second.find("advice: a core computes 128 samples at a time: shards of 100") !=
         std::string::npos);
+}
+
+TEST_CASE("Plan: AlexNet on TPUs of 8 and of 16 GiB a core, as batches grow") {
+  struct Expected {
+    uint32_t batch;
+    const char *shard, *used, *padding;
+    bool fits_v2;
+  };
+  const Expected batches[] = {
+      {1024, "at most 128 samples, on 8 cores", "Used 273.68M", "2.67M", true},
+      {16'384, "at most 2048 samples, on 8 cores", "Used 3.90G", "40.17M", true},
+      {50'000, "at most 6250 samples, on 8 cores", "Used 11.88G", "147.87M", false}};
+  for (const auto& [name, hbm, largest] :
+       {std::tuple("tpu-v2-8", "8.00G", 33'600), {"tpu-v3-8", "16.00G", 67'392}}) {
+    const auto profile = ShippedProfile(name);
+    REQUIRE(profile);
+    const auto tpu = pjrt::MakeTpuPlanner(profile->device_model);
+    const PlanFlags flags = {
+        .cores = profile->cores, .workers = 1, .memory_per_core = profile->memory_per_core};
+    for (const Expected& expected : batches) {
+      const auto spec = job::ParseJobFile("job.yaml", kPlannedJob,
+                                          {"model={name: alexnet, batch_norm: true, dropout: 0.2}",
+                                           "data={format: cifar10, path: cifar10}", "shards=8",
+                                           fmt::format("batch={}", expected.batch)});
+      REQUIRE(Message(spec.status()) == "");
+      const auto plan = PlanJob(*spec, flags, tpu.get());
+      REQUIRE(Message(plan.status()) == "");
+      std::ostringstream out;
+      PrintPlan(*plan, out);
+      const std::string text = out.str();
+      INFO(name << "\n" << text);
+      const bool fits = expected.fits_v2 || name == std::string("tpu-v3-8");
+      const auto says = [&](const std::string& what) {
+        return text.find(what) != std::string::npos;
+      };
+      CHECK(says(fmt::format("batch {} in 8 shards of {}", expected.batch, expected.shard)));
+      CHECK(says(
+          fmt::format("{} of {} hbm: {}\n", expected.used, hbm, fits ? "fits" : "does not fit")));
+      CHECK(says(fmt::format("padding         {} of them fill up tiles", expected.padding)));
+      CHECK(says(fmt::format("largest batch   {}\n", largest)));
+      CHECK(says(fmt::format("advice: batch {} fits", largest)) == !fits);
+    }
+  }
 }
 
 TEST_CASE("Plan: lengths that no step is known for are no reason to refuse a job") {

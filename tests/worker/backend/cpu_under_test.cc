@@ -1,4 +1,5 @@
 #include "tests/worker/backend/backend_under_test.h"
+#include "tests/worker/backend/op_program.h"
 #include "worker/backend/cpu/cpu_backend.h"
 
 namespace ringmaster::testing {
@@ -28,15 +29,6 @@ StatusOr<std::vector<Way>> WaysFor(graph::DType compute) {
 
 std::vector<uint32_t> ThreadCounts() { return {1, 2}; }
 
-double OpTolerance(graph::DType type) {
-  switch (type) {
-    case graph::DType::kBFloat16:
-      return 1e-2;
-    case graph::DType::kFloat16:
-      return 1e-3;
-    default:
-      return 1e-5;
-  }
-}
+double OpTolerance(graph::DType type) { return UsualTolerance(type); }
 
 }  // namespace ringmaster::testing

@@ -101,6 +101,13 @@ inline graph::ReferenceFeeds FeedOp(const OpProgram& op) {
   return feeds;
 }
 
+// The largest relative error (Euclidean norm) of an output of an op on tensors of that type, where
+// a backend has no reason for another.
+inline double UsualTolerance(graph::DType type) {
+  if (type == graph::DType::kBFloat16) return 1e-2;
+  return type == graph::DType::kFloat16 ? 1e-3 : 1e-5;
+}
+
 // The largest error that `tolerance` allows for any type that the op reads or writes.
 template <typename Tolerance>
 double ToleranceOf(const OpProgram& op, const Tolerance& tolerance) {

@@ -44,13 +44,12 @@ class Float16 {
 };
 static_assert(sizeof(Float16) == 2);
 
-// The largest float32 that becomes 0 when it is stored: half the smallest subnormal.
 template <typename T>
-inline constexpr float kRoundsToZero = 0;
+inline constexpr float kRoundsToZero = graph::RoundsToZero(graph::DType::kFloat32);
 template <>
-inline constexpr float kRoundsToZero<BFloat16> = 0x1p-134F;
+inline constexpr float kRoundsToZero<BFloat16> = graph::RoundsToZero(graph::DType::kBFloat16);
 template <>
-inline constexpr float kRoundsToZero<Float16> = 0x1p-25F;
+inline constexpr float kRoundsToZero<Float16> = graph::RoundsToZero(graph::DType::kFloat16);
 
 // The same of `count` elements, eight at a time: compilers do not vectorize the conversions above.
 inline void Widen(const Float16* from, float* to, int64_t count) {

@@ -9,6 +9,7 @@
 #include "worker/backend/pjrt/compute_id.h"
 #include "worker/backend/pjrt/pjrt_core.h"
 #include "worker/backend/pjrt/pjrt_weights.h"
+#include "worker/backend/pjrt/tpus.h"
 
 namespace ringmaster::pjrt {
 namespace {
@@ -68,6 +69,8 @@ v1::NumericsClass PjrtBackend::numerics_class(uint32_t /*threads_per_core*/) con
 v1::DeviceProfile PjrtBackend::device_profile() const {
   uint64_t memory = facts(0).memory_limit;
   for (size_t i = 1; i < devices_.size(); ++i) memory = std::min(memory, facts(i).memory_limit);
+  const TpuWorker* const tpu = FindTpuWorker(facts(0).kind);
+  if (memory == 0 && tpu != nullptr) memory = tpu->hbm;  // a plugin need not tell
   v1::DeviceProfile profile;
   profile.set_kind("pjrt");
   profile.set_memory_per_core(memory);

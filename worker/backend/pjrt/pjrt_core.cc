@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "common/amount.h"
+#include "common/text.h"
 #include "worker/backend/core_thread.h"
 #include "worker/backend/failure.h"
 #include "worker/backend/pjrt/pjrt_weights.h"
+#include "worker/backend/pjrt/tpus.h"
 
 namespace ringmaster::pjrt {
 
@@ -42,6 +44,22 @@ StatusOr<std::unique_ptr<Executable>> PjrtCore::Bind(const graph::Program& progr
   RING_RETURN_IF_ERROR(CheckFits(**bound));
   largest_ = std::max(largest_, (*bound)->device_bytes());
   return std::unique_ptr<Executable>(*std::move(bound));
+}
+
+StatusOr<CoreLayout> PjrtCore::Plan(const graph::Program& program, Weights& /*weights*/) {
+  const std::string& kind = host_.facts().devices[device_].kind;
+  if (FindTpuWorker(kind) != nullptr) return PlanOnTpu(program);
+  std::string profiles;
+  for (const TpuWorker& worker : TpuWorkers()) {
+    profiles += fmt::format("{}{}", profiles.empty() ? "" : ", ", worker.name);
+  }
+  return Error(
+      absl::StatusCode::kUnimplemented,
+      "what a program takes of a device of kind {} its plugin says once it has compiled it, before "
+      "the first step: no plan. For a TPU name one with --profile: {}; for a GPU plan with "
+      "--device "
+      "cuda",
+      OneLine(kind, kMaxNameText), profiles);
 }
 
 Status PjrtCore::CheckFits(const PjrtExecutable& executable) const {

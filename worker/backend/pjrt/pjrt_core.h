@@ -23,6 +23,8 @@ class PjrtCore final : public Core {
 
   StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program, Weights& weights,
                                              const graph::Augmenter* augmenter) override;
+  // Of a TPU an estimate from above; of others UNIMPLEMENTED, which says what to do.
+  StatusOr<CoreLayout> Plan(const graph::Program& program, Weights& weights) override;
   // Of the device, beside the weights.
   [[nodiscard]] uint64_t memory_bytes() const override { return largest_; }
   [[nodiscard]] uint64_t host_bytes() const override { return lane_->memory_bytes(); }

@@ -65,7 +65,7 @@ Plugin::~Plugin() {
 Status Plugin::CreateClient(const ClientOptions& options) {
   std::vector<abi::NamedValue> values;
   if (options.memory_fraction > 0) {
-    constexpr char kName[] = "memory_fraction";
+    static constexpr char kName[] = "memory_fraction";  // read by the call below
     abi::NamedValue value = {};
     value.struct_size = sizeof(value);
     value.name = kName;

@@ -23,6 +23,10 @@ constexpr TpuWorker kWorkers[] = {
     {"tpu-v5p-8", "TPU v5p", 4, 95 * kGiB}, {"tpu-v6e-8", "TPU v6e", 8, 32 * kGiB},
 };
 
+// What libtpu calls a device, where that is not its model.
+constexpr std::pair<const char*, const char*> kKinds[] = {
+    {"TPU v5 lite", "TPU v5e"}, {"TPU v5", "TPU v5p"}, {"TPU v6 lite", "TPU v6e"}};
+
 // PCI numbers of Google, and of v2 and v3, v4, v5p, v5e, v6e and 7x.
 constexpr uint32_t kVendor = 0x1ae0;
 constexpr std::array<uint32_t, 6> kDevices = {0x0027, 0x005e, 0x0062, 0x0063, 0x006f, 0x0076};
@@ -39,7 +43,7 @@ uint32_t HexIn(const std::filesystem::path& file) {
 
 constexpr int64_t kLanes = 128, kSublanes = 8;
 constexpr int64_t kVector = kLanes * kSublanes;
-constexpr size_t kAlignment = 512;
+constexpr size_t kHbmAlignment = 512;
 
 int64_t Up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -58,23 +62,7 @@ class PlanningCore final : public Core {
     return Internal("a plan of TPUs computes nothing");
   }
   StatusOr<CoreLayout> Plan(const graph::Program& program, Weights& /*weights*/) override {
-    CoreLayout layout;
-    layout.plan = graph::PlanMemory(program, {.alignment = kAlignment, .bytes_of = &TiledBytes});
-    layout.bytes = layout.plan.arena_bytes;
-    layout.element_bytes = graph::PlanMemory(program, {.alignment = kAlignment}).arena_bytes;
-    const auto add = [&](graph::ValueId id) {
-      const graph::Value& value = program.graph.value(id);
-      layout.bytes += AlignUp(TiledBytes(value), kAlignment);
-      layout.element_bytes +=
-          static_cast<size_t>(graph::Elements(value.shape)) * graph::ByteSize(value.dtype);
-    };
-    for (const graph::Parameter& parameter : program.parameters) {
-      layout.gradients.push_back(layout.bytes);
-      add(parameter.value);
-      if (parameter.gradient != graph::kNoValue) add(parameter.gradient);
-    }
-    for (const graph::Parameter& parameter : program.frozen) add(parameter.value);
-    return layout;
+    return PlanOnTpu(program);
   }
   [[nodiscard]] uint64_t memory_bytes() const override { return 0; }
 };
@@ -93,10 +81,10 @@ class TpuPlanner final : public Backend {
   [[nodiscard]] v1::DeviceProfile device_profile() const override {
     v1::DeviceProfile profile;
     profile.set_kind("tpu");
-    const auto worker =
-        std::ranges::find_if(kWorkers, [&](const TpuWorker& one) { return model_ == one.model; });
-    if (worker != std::end(kWorkers)) profile.set_memory_per_core(worker->hbm);
-    profile.set_alignment(kAlignment);
+    if (const TpuWorker* const worker = FindTpuWorker(model_)) {
+      profile.set_memory_per_core(worker->hbm);
+    }
+    profile.set_alignment(kHbmAlignment);
     return profile;
   }
   [[nodiscard]] bool pads() const override { return true; }
@@ -130,6 +118,13 @@ std::string TpuLibrary() {
 
 std::span<const TpuWorker> TpuWorkers() { return kWorkers; }
 
+const TpuWorker* FindTpuWorker(const std::string& kind) {
+  const auto called = std::ranges::find(kKinds, kind, &std::pair<const char*, const char*>::first);
+  const std::string model = called == std::end(kKinds) ? kind : called->second;
+  const auto found = std::ranges::find(kWorkers, model, &TpuWorker::model);
+  return found == std::end(kWorkers) ? nullptr : found;
+}
+
 size_t TiledBytes(const graph::Value& value) {
   const auto size = static_cast<int64_t>(graph::ByteSize(value.dtype));
   const graph::Shape& shape = value.shape;
@@ -140,6 +135,26 @@ size_t TiledBytes(const graph::Value& value) {
   const int64_t tiled =
       std::min(Up(first, kLanes) * Up(last, rows), Up(first, rows) * Up(last, kLanes));
   return static_cast<size_t>(size * between * tiled);
+}
+
+CoreLayout PlanOnTpu(const graph::Program& program) {
+  CoreLayout layout;
+  layout.plan = graph::PlanMemory(program, {.alignment = kHbmAlignment, .bytes_of = &TiledBytes});
+  layout.bytes = layout.plan.arena_bytes;
+  layout.element_bytes = graph::PlanMemory(program, {.alignment = kHbmAlignment}).arena_bytes;
+  const auto add = [&](graph::ValueId id) {
+    const graph::Value& value = program.graph.value(id);
+    layout.bytes += AlignUp(TiledBytes(value), kHbmAlignment);
+    layout.element_bytes +=
+        static_cast<size_t>(graph::Elements(value.shape)) * graph::ByteSize(value.dtype);
+  };
+  for (const graph::Parameter& parameter : program.parameters) {
+    layout.gradients.push_back(layout.bytes);
+    add(parameter.value);
+    if (parameter.gradient != graph::kNoValue) add(parameter.gradient);
+  }
+  for (const graph::Parameter& parameter : program.frozen) add(parameter.value);
+  return layout;
 }
 
 std::unique_ptr<Backend> MakeTpuPlanner(const std::string& model) {

@@ -29,15 +29,20 @@ struct TpuWorker {
   uint64_t hbm;       // bytes of each
 };
 [[nodiscard]] std::span<const TpuWorker> TpuWorkers();
+// The one whose devices are of that model, or of the kind that libtpu calls it: TPU v5 lite.
+// nullptr where it is none of them.
+[[nodiscard]] const TpuWorker* FindTpuWorker(const std::string& kind);
 
 // Of a value in a TPU's memory, which has tiles of 8 x 128 elements of 32 bits, or 16 x 128 of 16:
 // the last axis, a tensor's channels, and the first, its samples, fill them up, either way round,
 // as is cheaper. What has one axis lies in pieces of 1,024 elements.
 [[nodiscard]] size_t TiledBytes(const graph::Value& value);
 
-// What programs take of such a device, known without one: activations and gradients as they are
+// What a program takes of such a device, known without one: activations and gradients as they are
 // live, and parameters, all in tiles. XLA fuses, so that this is an upper estimate of most
-// programs. It plans, and computes nothing.
+// programs.
+[[nodiscard]] CoreLayout PlanOnTpu(const graph::Program& program);
+// A backend whose cores plan so, and compute nothing.
 [[nodiscard]] std::unique_ptr<Backend> MakeTpuPlanner(const std::string& model);
 
 }  // namespace ringmaster::pjrt

@@ -28,40 +28,7 @@ template <typename T>
 StatusOr<Kernel> FloatZip(const Operation& op, std::string_view name) {
   if (name == "subtract") return Zip<T>([](float a, float b) { return a - b; });
   if (name == "divide") return Zip<T>([](float a, float b) { return a / b; });
-  if (name == "power") return Zip<T>([](float a, float b) { return std::pow(a, b); });
-  if (name == "remainder") return Zip<T>([](float a, float b) { return std::fmod(a, b); });
   return op.Fail("not of {}", Name(op.operand(0).type));
-}
-
-// As XLA: a quotient by 0 is all ones, the remainder the dividend; nothing traps.
-template <typename T>
-T Quotient(T a, T b) {
-  if (b == 0) return static_cast<T>(-1);
-  if (std::is_signed_v<T> && b == static_cast<T>(-1)) {
-    return static_cast<T>(std::make_unsigned_t<T>(0) - static_cast<std::make_unsigned_t<T>>(a));
-  }
-  return a / b;
-}
-template <typename T>
-T Remainder(T a, T b) {
-  if (b == 0) return a;
-  if (std::is_signed_v<T> && b == static_cast<T>(-1)) return 0;
-  return a % b;
-}
-
-template <typename T>
-T Power(T base, T exponent) {
-  using Bits = std::make_unsigned_t<T>;
-  if (std::is_signed_v<T> && exponent < 0) {
-    const bool odd = (exponent & 1) != 0;
-    return base == 1 ? 1 : base == static_cast<T>(-1) ? (odd ? base : 1) : base == 0 ? -1 : 0;
-  }
-  Bits power = 1;
-  auto square = static_cast<Bits>(base);
-  for (auto left = static_cast<Bits>(exponent); left != 0; left >>= 1, square *= square) {
-    if (left & 1) power *= square;
-  }
-  return static_cast<T>(power);
 }
 
 template <typename T>
@@ -71,23 +38,9 @@ StatusOr<Kernel> IntegerZip(const Operation& op, std::string_view name) {
   if (name == "subtract") {
     return Zip<T>([](T a, T b) { return static_cast<Bits>(a) - static_cast<Bits>(b); });
   }
-  if (name == "divide") return Zip<T>(Quotient<T>);
-  if (name == "remainder") return Zip<T>(Remainder<T>);
-  if (name == "power") return Zip<T>(Power<T>);
-  if (name == "shift_left") {
-    return Zip<T>([](T a, T b) {
-      return static_cast<Bits>(b) < kWidth ? static_cast<Bits>(a) << static_cast<Bits>(b) : 0;
-    });
-  }
   if (name == "shift_right_logical") {
     return Zip<T>([](T a, T b) {
       return static_cast<Bits>(b) < kWidth ? static_cast<Bits>(a) >> static_cast<Bits>(b) : 0;
-    });
-  }
-  if (name == "shift_right_arithmetic") {
-    return Zip<T>([](T a, T b) {
-      const auto wide = static_cast<std::make_signed_t<T>>(a);
-      return wide >> (static_cast<Bits>(b) < kWidth ? static_cast<Bits>(b) : kWidth - 1);
     });
   }
   return op.Fail("not of {}", Name(op.operand(0).type));
@@ -200,36 +153,6 @@ StatusOr<Kernel> Select(const Operation& op) {
         return;
       }
       for (size_t i = 0; i < elements; ++i) to[i] = chosen[i] ? yes[i] : no[i];
-    });
-  });
-}
-
-// min, operand, max; the bounds of the operand's type or scalars of it.
-StatusOr<Kernel> Clamp(const Operation& op) {
-  RING_RETURN_IF_ERROR(op.Expect(3, 1));
-  const TensorType& type = op.operand(1);
-  const auto is_scalar = [&](size_t i) { return op.operand(i).shape.empty(); };
-  for (const size_t bound : {0, 2}) {
-    RING_RETURN_IF_ERROR(
-        op.ExpectOperand(bound, {type.type, is_scalar(bound) ? Shape() : type.shape}));
-  }
-  RING_RETURN_IF_ERROR(op.ExpectResult(type));
-  if (type.type == Type::kPred) return op.Fail("not of i1");
-  const size_t low_step = is_scalar(0) ? 0 : 1;
-  const size_t high_step = is_scalar(2) ? 0 : 1;
-  return Dispatch(type.type, [&](auto zero) {
-    using T = decltype(zero);
-    return Kernel([low_step, high_step](Inputs inputs, Outputs outputs) {
-      const T* low = inputs[0]->data<T>();
-      const T* from = inputs[1]->data<T>();
-      const T* high = inputs[2]->data<T>();
-      T* to = outputs[0].data<T>();
-      const size_t elements = outputs[0].bytes.size() / sizeof(T);
-      for (size_t i = 0; i < elements; ++i) {
-        using A = Arithmetic<T>;
-        const A raised = Maximum<A>(static_cast<A>(from[i]), static_cast<A>(low[i * low_step]));
-        to[i] = static_cast<T>(Minimum<A>(raised, static_cast<A>(high[i * high_step])));
-      }
     });
   });
 }

@@ -9,10 +9,7 @@ Rule FindRule(const std::string& op) {
     std::map<std::string, Rule> rules = {
         {"compare", Compare},
         {"select", Select},
-        {"clamp", Clamp},
         {"convert", Convert},
-        {"bitcast_convert", BitcastConvert},
-        {"reduce_precision", ReducePrecision},
         {"optimization_barrier", OptimizationBarrier},
         {"iota", Iota},
         {"broadcast_in_dim", BroadcastInDim},
@@ -20,8 +17,6 @@ Rule FindRule(const std::string& op) {
         {"transpose", Transpose},
         {"reverse", Reverse},
         {"slice", Slice},
-        {"dynamic_slice", DynamicSlice},
-        {"dynamic_update_slice", DynamicUpdateSlice},
         {"concatenate", Concatenate},
         {"pad", Pad},
         {"dot_general", DotGeneral},
@@ -29,17 +24,13 @@ Rule FindRule(const std::string& op) {
         {"reduce", Reduce},
         {"reduce_window", ReduceWindow},
         {"select_and_scatter", SelectAndScatter},
-        {"gather", Gather},
-        {"scatter", Scatter},
     };
-    for (const char* name : {"negate", "abs", "sign", "exponential", "exponential_minus_one", "log",
-                             "log_plus_one", "tanh", "logistic", "rsqrt", "sqrt", "cbrt", "floor",
-                             "ceil", "round_nearest_even", "cosine", "sine", "not", "is_finite"}) {
+    for (const char* name : {"negate", "abs", "exponential", "exponential_minus_one", "log",
+                             "log_plus_one", "tanh", "sqrt"}) {
       rules[name] = Unary;
     }
-    for (const char* name :
-         {"add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "remainder",
-          "and", "or", "xor", "shift_left", "shift_right_logical", "shift_right_arithmetic"}) {
+    for (const char* name : {"add", "subtract", "multiply", "divide", "maximum", "minimum", "and",
+                             "or", "xor", "shift_right_logical"}) {
       rules[name] = Binary;
     }
     return rules;

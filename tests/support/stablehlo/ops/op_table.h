@@ -1,5 +1,5 @@
-// Every op that the interpreter has: its rule, which checks the op against its types and makes the
-// kernel. One file a family. Immutable; thread-safe.
+// Every op that the interpreter has, which are those that the emitter writes: its rule, which
+// checks the op against its types and makes the kernel. One file a family. Immutable; thread-safe.
 #pragma once
 
 #include <string>
@@ -18,10 +18,7 @@ StatusOr<Kernel> Unary(const Operation& op);
 StatusOr<Kernel> Binary(const Operation& op);
 StatusOr<Kernel> Compare(const Operation& op);
 StatusOr<Kernel> Select(const Operation& op);
-StatusOr<Kernel> Clamp(const Operation& op);
 StatusOr<Kernel> Convert(const Operation& op);
-StatusOr<Kernel> BitcastConvert(const Operation& op);
-StatusOr<Kernel> ReducePrecision(const Operation& op);
 StatusOr<Kernel> OptimizationBarrier(const Operation& op);
 
 StatusOr<Kernel> Iota(const Operation& op);
@@ -30,8 +27,6 @@ StatusOr<Kernel> Reshape(const Operation& op);
 StatusOr<Kernel> Transpose(const Operation& op);
 StatusOr<Kernel> Reverse(const Operation& op);
 StatusOr<Kernel> Slice(const Operation& op);
-StatusOr<Kernel> DynamicSlice(const Operation& op);
-StatusOr<Kernel> DynamicUpdateSlice(const Operation& op);
 StatusOr<Kernel> Concatenate(const Operation& op);
 StatusOr<Kernel> Pad(const Operation& op);
 
@@ -41,7 +36,5 @@ StatusOr<Kernel> Convolution(const Operation& op);
 StatusOr<Kernel> Reduce(const Operation& op);
 StatusOr<Kernel> ReduceWindow(const Operation& op);
 StatusOr<Kernel> SelectAndScatter(const Operation& op);
-StatusOr<Kernel> Gather(const Operation& op);
-StatusOr<Kernel> Scatter(const Operation& op);
 
 }  // namespace ringmaster::testing::stablehlo

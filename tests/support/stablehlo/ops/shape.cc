@@ -19,29 +19,6 @@ Kernel Read(const Operation& op, Shape from_strides, int64_t from_offset = 0) {
   });
 }
 
-// Start indices of a dynamic slice: scalars from operand `first` on, moved so that all of it lies
-// within.
-int64_t ClampedOffset(Inputs starts, Type type, const Shape& shape, const Shape& sizes) {
-  const Shape strides = RowMajorStrides(shape);
-  int64_t offset = 0;
-  for (size_t axis = 0; axis < shape.size(); ++axis) {
-    const int64_t start = Dispatch(type, [&](auto zero) -> int64_t {
-      return static_cast<int64_t>(*starts[axis]->data<decltype(zero)>());
-    });
-    offset += strides[axis] * std::clamp<int64_t>(start, 0, shape[axis] - sizes[axis]);
-  }
-  return offset;
-}
-
-Status CheckStarts(const Operation& op, size_t first, size_t rank) {
-  RING_RETURN_IF_ERROR(op.Expect(first + rank, 1));
-  for (size_t i = first; i < op.operands(); ++i) {
-    RING_RETURN_IF_ERROR(op.ExpectOperand(i, {op.operand(first).type, {}}));
-    if (!IsInteger(op.operand(i).type)) return op.Fail("operand {} is no integer", i);
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 // The place of each element along iota_dimension.
@@ -145,51 +122,6 @@ StatusOr<Kernel> Slice(const Operation& op) {
   }
   RING_RETURN_IF_ERROR(op.ExpectResult({op.operand(0).type, sliced}));
   return Read(op, std::move(strides), offset);
-}
-
-StatusOr<Kernel> DynamicSlice(const Operation& op) {
-  if (op.operands() == 0) return op.Fail("no operands");
-  const TensorType type = op.operand(0);
-  RING_RETURN_IF_ERROR(CheckStarts(op, 1, type.shape.size()));
-  RING_ASSIGN_OR_RETURN(const Shape sizes, op.Array("slice_sizes", type.shape.size()));
-  for (size_t axis = 0; axis < sizes.size(); ++axis) {
-    if (sizes[axis] < 0 || sizes[axis] > type.shape[axis]) {
-      return op.Fail("a slice of {} along axis {} of {}", sizes[axis], axis, Text(type));
-    }
-  }
-  RING_RETURN_IF_ERROR(op.ExpectResult({type.type, sizes}));
-  const Walk walk({sizes, RowMajorStrides(sizes), RowMajorStrides(type.shape), 0, 0});
-  const Type index = sizes.empty() ? Type::kInt32 : op.operand(1).type;
-  return Kernel([walk, type, sizes, index](Inputs inputs, Outputs outputs) {
-    const int64_t offset = ClampedOffset(inputs.subspan(1), index, type.shape, sizes);
-    walk.Copy(Size(type.type), outputs[0].bytes.data(),
-              inputs[0]->bytes.data() + static_cast<size_t>(offset) * Size(type.type));
-  });
-}
-
-StatusOr<Kernel> DynamicUpdateSlice(const Operation& op) {
-  if (op.operands() < 2) return op.Fail("{} operands, expected two and starts", op.operands());
-  const TensorType type = op.operand(0);
-  const Shape sizes = op.operand(1).shape;
-  RING_RETURN_IF_ERROR(op.ExpectOperand(1, {type.type, sizes}));
-  RING_RETURN_IF_ERROR(CheckStarts(op, 2, type.shape.size()));
-  RING_RETURN_IF_ERROR(op.ExpectResult(type));
-  if (sizes.size() != type.shape.size()) return op.Fail("an update of another rank");
-  for (size_t axis = 0; axis < sizes.size(); ++axis) {
-    if (sizes[axis] > type.shape[axis]) {
-      return op.Fail("an update of {} along axis {} of {}", sizes[axis], axis, Text(type));
-    }
-  }
-  const Walk walk({sizes, RowMajorStrides(type.shape), RowMajorStrides(sizes), 0, 0});
-  const Type index = sizes.empty() ? Type::kInt32 : op.operand(2).type;
-  const auto run = [walk, type, sizes, index](Inputs inputs, Outputs outputs) {
-    if (inputs[0]->bytes.data() != outputs[0].bytes.data()) outputs[0].bytes = inputs[0]->bytes;
-    const int64_t offset = ClampedOffset(inputs.subspan(2), index, type.shape, sizes);
-    walk.Copy(Size(type.type),
-              outputs[0].bytes.data() + static_cast<size_t>(offset) * Size(type.type),
-              inputs[1]->bytes.data());
-  };
-  return Kernel(run, /*in_place=*/true);
 }
 
 StatusOr<Kernel> Concatenate(const Operation& op) {

@@ -39,11 +39,6 @@ EmittedProgram::Results Run(const graph::Program& program, const graph::Referenc
   return *std::move(results);
 }
 
-double OpTolerance(DType type) {
-  if (type == DType::kBFloat16) return 1e-2;
-  return type == DType::kFloat16 ? 1e-3 : 1e-5;
-}
-
 void CheckOp(const testing::OpProgram& op, Convolutions convolutions = Convolutions::kFloat32) {
   const graph::ReferenceFeeds feeds = testing::FeedOp(op);
   const auto expected = graph::RunReference(op.program.graph, feeds, testing::KeysOf(op.program));
@@ -55,7 +50,7 @@ void CheckOp(const testing::OpProgram& op, Convolutions convolutions = Convoluti
         std::max(worst, testing::RelativeError<float>(
                             results.gradients[i], (*expected)[static_cast<size_t>(op.outputs[i])]));
   }
-  CHECK(worst < testing::ToleranceOf(op, OpTolerance));
+  CHECK(worst < testing::ToleranceOf(op, testing::UsualTolerance));
 }
 
 void CheckAllOps(DType compute) {

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "tests/worker/backend/backend_under_test.h"
+#include "tests/worker/backend/op_program.h"
 #include "tests/worker/backend/pjrt/small_step.h"
 
 namespace ringmaster::testing {
@@ -24,15 +25,6 @@ StatusOr<std::vector<Way>> WaysFor(graph::DType) {
 
 std::vector<uint32_t> ThreadCounts() { return {1}; }
 
-double OpTolerance(graph::DType type) {
-  switch (type) {
-    case graph::DType::kBFloat16:
-      return 1e-2;
-    case graph::DType::kFloat16:
-      return 1e-3;
-    default:
-      return 1e-5;
-  }
-}
+double OpTolerance(graph::DType type) { return UsualTolerance(type); }
 
 }  // namespace ringmaster::testing

@@ -3,6 +3,7 @@
 
 #include "common/graph/passes/passes.h"
 #include "tests/worker/backend/pjrt/small_step.h"
+#include "worker/backend/pjrt/tpus.h"
 
 namespace ringmaster {
 namespace {
@@ -67,6 +68,37 @@ TEST_CASE("Platform: on GPUs 16-bit convolutions have sums of 16 bits, which rou
   const std::string wide = hash_on("platform=double");
   CHECK(hash_on("platform=tpu") == wide);
   CHECK(hash_on("platform=cuda") != wide);
+}
+
+TEST_CASE("Platform: a TPU's plan needs no compiler, and another device's says what to do") {
+  const graph::Program program = testing::SmallProgram();
+  const auto plan_on = [&](const std::string& told) -> StatusOr<CoreLayout> {
+    RING_ASSIGN_OR_RETURN(const auto backend, Started(told));
+    RING_ASSIGN_OR_RETURN(const auto weights, backend->MakeWeights(program));
+    RING_ASSIGN_OR_RETURN(const auto core, backend->MakeCore({.name = "core0"}));
+    return core->Plan(program, *weights);
+  };
+  for (const char* kind : {"TPU v3", "TPU v5 lite", "TPU v6e"}) {
+    INFO(kind);
+    const auto plan = plan_on(std::string("platform=tpu,kind=") + kind);
+    REQUIRE(Message(plan.status()) == "");
+    CHECK(plan->bytes == pjrt::PlanOnTpu(program).bytes);
+  }
+  const auto other = plan_on("platform=cuda,kind=H100");
+  CHECK(absl::IsUnimplemented(other.status()));
+  CHECK_THAT(Message(other.status()),
+             Contains("of kind H100") && Contains("--profile: tpu-v2-8, tpu-v3-8"));
+}
+
+TEST_CASE("Platform: a TPU whose plugin is silent about its memory has what its model has") {
+  const auto memory_of = [](const std::string& told) {
+    const auto backend = Started(told);
+    REQUIRE(Message(backend.status()) == "");
+    return (*backend)->device_profile().memory_per_core();
+  };
+  CHECK(memory_of("platform=tpu,kind=TPU v5,stats=none") == uint64_t{95} << 30);
+  CHECK(memory_of("platform=tpu,kind=TPU v5,memory=8GiB") == uint64_t{8} << 30);
+  CHECK(memory_of("stats=none") == 0);
 }
 
 }  // namespace ringmaster

@@ -154,11 +154,13 @@ TEST_CASE("Plugin restart: of one that nothing ends there is no second, and it i
     during = bound.ok() ? testing::RunSmall(**bound).status() : bound.status();
     after = bound.ok() ? testing::RunSmall(**bound).status() : bound.status();
   }).join();
-  for (const pid_t child : testing::Children()) {
+  const std::set<pid_t> left = testing::Children();  // which nobody waits for any more
+  for (const pid_t child : left) {
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
   }
   REQUIRE(Message(filtered) == "");
+  CHECK(left.size() == 1);
   for (const Status& status : {during, after}) {
     CHECK(absl::IsUnavailable(status));
     CHECK_THAT(Message(status), Contains("did not run a step within 300ms") &&

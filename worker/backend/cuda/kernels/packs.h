@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "common/graph/tensor_type.h"
 #include "common/host_device.h"
 
 namespace ringmaster::cuda {
@@ -34,13 +35,12 @@ RING_HOST_DEVICE inline __half FromFloat<__half>(float value) {
   return __float2half_rn(value);
 }
 
-// The largest float32 that becomes 0 in T: half the smallest subnormal.
 template <typename T>
-inline constexpr float kRoundsToZero = 0;
+inline constexpr float kRoundsToZero = graph::RoundsToZero(graph::DType::kFloat32);
 template <>
-inline constexpr float kRoundsToZero<__nv_bfloat16> = 0x1p-134F;
+inline constexpr float kRoundsToZero<__nv_bfloat16> = graph::RoundsToZero(graph::DType::kBFloat16);
 template <>
-inline constexpr float kRoundsToZero<__half> = 0x1p-25F;
+inline constexpr float kRoundsToZero<__half> = graph::RoundsToZero(graph::DType::kFloat16);
 
 // Elements of T in 16 bytes: the widest load.
 template <typename T>

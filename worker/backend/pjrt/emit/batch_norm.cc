@@ -69,12 +69,6 @@ void Normalize(EmitContext& context, const Tensor& deviation, const Tensor& vari
   context.Out(0, y);
 }
 
-// The largest float32 that becomes 0 when it is stored: half the smallest subnormal.
-double RoundsToZero(graph::DType dtype) {
-  if (dtype == graph::DType::kBFloat16) return 0x1p-134;
-  return dtype == graph::DType::kFloat16 ? 0x1p-25 : 0;
-}
-
 // What of dy, which may come as two addends, passes the activation. With a residual y is read, else
 // it is computed once more and compared with what its type stores as 0, so that no compiler's
 // shortcut round a rounding matters.
@@ -86,8 +80,8 @@ Tensor Passed(EmitContext& context, const Tensor& deviation, const Tensor& scale
   const bool residual = AttributesOf(context).residual;
   const size_t beta = AttributesOf(context).scale ? 5 : 4;
   const Tensor y = residual ? context.Wide(6) : Scaled(context, deviation, scale, beta);
-  const double zero = residual ? 0 : RoundsToZero(context.output(0).dtype);
-  return builder.Select(builder.Compare("LE", y, builder.Constant(zero, y.shape)),
+  const float zero = residual ? 0 : graph::RoundsToZero(context.output(0).dtype);
+  return builder.Select(builder.Compare("LE", y, builder.Constant(double{zero}, y.shape)),
                         builder.Constant(0, y.shape), dy);
 }
 

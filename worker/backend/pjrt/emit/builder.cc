@@ -10,29 +10,29 @@
 namespace ringmaster::pjrt {
 namespace {
 
-const char* Name(Element element) {
+const char* Name(ElementKind element) {
   switch (element) {
-    case Element::kPred:
+    case ElementKind::kPred:
       return "i1";
-    case Element::kInt32:
+    case ElementKind::kInt32:
       return "i32";
-    case Element::kUInt32:
+    case ElementKind::kUInt32:
       return "ui32";
-    case Element::kUInt64:
+    case ElementKind::kUInt64:
       return "ui64";
-    case Element::kFloat32:
+    case ElementKind::kFloat32:
       return "f32";
-    case Element::kBFloat16:
+    case ElementKind::kBFloat16:
       return "bf16";
-    case Element::kFloat16:
+    case ElementKind::kFloat16:
       return "f16";
   }
   return "";
 }
 
-bool IsFloat(Element element) { return element >= Element::kFloat32; }
+bool IsFloat(ElementKind element) { return element >= ElementKind::kFloat32; }
 
-std::string TypeOf(Element element, const graph::Shape& shape) {
+std::string TypeOf(ElementKind element, const graph::Shape& shape) {
   std::string type = "tensor<";
   for (const int64_t extent : shape) type += fmt::format("{}x", extent);
   return type + Name(element) + ">";
@@ -63,12 +63,12 @@ std::string WindowAttributes(const Windows& windows) {
 }
 
 // MLIR wants a point in a float, and names what is not finite by its bits.
-std::string FloatLiteral(double value, Element element) {
+std::string FloatLiteral(double value, ElementKind element) {
   if (!std::isfinite(value)) {
     const bool negative = std::signbit(value);
-    const char* const bits = element == Element::kFloat32    ? "7F800000"
-                             : element == Element::kBFloat16 ? "7F80"
-                                                             : "7C00";
+    const char* const bits = element == ElementKind::kFloat32    ? "7F800000"
+                             : element == ElementKind::kBFloat16 ? "7F80"
+                                                                 : "7C00";
     const std::string text = bits;
     return (negative ? "0xF" : "0x7") + text.substr(1);
   }
@@ -80,8 +80,8 @@ std::string FloatLiteral(double value, Element element) {
 }
 
 // A region of two scalars; its names are used in regions only.
-std::string Region(std::string_view op, std::string_view attributes, Element element,
-                   Element result) {
+std::string Region(std::string_view op, std::string_view attributes, ElementKind element,
+                   ElementKind result) {
   const std::string type = TypeOf(element, {}), out = TypeOf(result, {});
   return fmt::format(
       "{{^bb0(%fold_a: {0}, %fold_b: {0}): %fold_r = \"stablehlo.{1}\"(%fold_a, %fold_b){2} : "
@@ -93,25 +93,25 @@ const char* OpOf(Fold fold) { return fold == Fold::kAdd ? "add" : "maximum"; }
 
 const char* PrecisionOf(const Tensor& operand) {
   // The default of a TPU multiplies float32 as bfloat16, that of a GPU as TF32.
-  return operand.element == Element::kFloat32
+  return operand.element == ElementKind::kFloat32
              ? "precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"
              : "precision_config = [#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]";
 }
 
 }  // namespace
 
-Element ElementOf(graph::DType dtype) {
+ElementKind ElementOf(graph::DType dtype) {
   switch (dtype) {
     case graph::DType::kFloat32:
-      return Element::kFloat32;
+      return ElementKind::kFloat32;
     case graph::DType::kBFloat16:
-      return Element::kBFloat16;
+      return ElementKind::kBFloat16;
     case graph::DType::kFloat16:
-      return Element::kFloat16;
+      return ElementKind::kFloat16;
     case graph::DType::kInt32:
-      return Element::kInt32;
+      return ElementKind::kInt32;
   }
-  return Element::kFloat32;
+  return ElementKind::kFloat32;
 }
 
 std::string Tensor::type() const { return TypeOf(element, shape); }
@@ -130,7 +130,7 @@ void Builder::SetScope(std::string_view scope) {
 std::string Builder::NewName() { return fmt::format("%{}_{}", scope_, names_++); }
 
 Tensor Builder::Append(std::string_view op, const std::vector<Tensor>& operands,
-                       std::string_view attributes, Element element, const graph::Shape& shape,
+                       std::string_view attributes, ElementKind element, const graph::Shape& shape,
                        std::string_view regions) {
   Tensor made = {NewName(), element, shape};
   std::string names, types;
@@ -146,7 +146,7 @@ Tensor Builder::Append(std::string_view op, const std::vector<Tensor>& operands,
   return made;
 }
 
-Tensor Builder::Splat(const std::string& literal, const graph::Shape& shape, Element element) {
+Tensor Builder::Splat(const std::string& literal, const graph::Shape& shape, ElementKind element) {
   const std::string type = TypeOf(element, {});
   const auto made = [&](const std::string& key, const auto& make) -> const Tensor& {
     const auto found = made_.find(key);
@@ -159,19 +159,19 @@ Tensor Builder::Splat(const std::string& literal, const graph::Shape& shape, Ele
   return made(value + TypeOf(element, shape), [&] { return Fill(scalar, shape); });
 }
 
-Tensor Builder::Constant(double value, const graph::Shape& shape, Element element) {
+Tensor Builder::Constant(double value, const graph::Shape& shape, ElementKind element) {
   return Splat(FloatLiteral(value, element), shape, element);
 }
 
-Tensor Builder::Integer(uint64_t value, const graph::Shape& shape, Element element) {
+Tensor Builder::Integer(uint64_t value, const graph::Shape& shape, ElementKind element) {
   return Splat(fmt::format("{}", value), shape, element);
 }
 
-Tensor Builder::Zero(const graph::Shape& shape, Element element) {
+Tensor Builder::Zero(const graph::Shape& shape, ElementKind element) {
   return IsFloat(element) ? Constant(0, shape, element) : Integer(0, shape, element);
 }
 
-Tensor Builder::Iota(size_t axis, const graph::Shape& shape, Element element) {
+Tensor Builder::Iota(size_t axis, const graph::Shape& shape, ElementKind element) {
   return Append("iota", {}, fmt::format("iota_dimension = {} : i64", axis), element, shape);
 }
 
@@ -186,14 +186,14 @@ Tensor Builder::Binary(std::string_view op, const Tensor& a, const Tensor& b) {
 Tensor Builder::Compare(std::string_view direction, const Tensor& a, const Tensor& b) {
   const std::string attribute =
       fmt::format("comparison_direction = #stablehlo<comparison_direction {}>", direction);
-  return Append("compare", {a, b}, attribute, Element::kPred, a.shape);
+  return Append("compare", {a, b}, attribute, ElementKind::kPred, a.shape);
 }
 
 Tensor Builder::Select(const Tensor& condition, const Tensor& yes, const Tensor& no) {
   return Append("select", {condition, yes, no}, "", yes.element, yes.shape);
 }
 
-Tensor Builder::Convert(const Tensor& x, Element element) {
+Tensor Builder::Convert(const Tensor& x, ElementKind element) {
   if (x.element == element) return x;
   return Append("convert", {x}, "", element, x.shape);
 }
@@ -275,7 +275,7 @@ std::vector<Tensor> Builder::Apart(const std::vector<Tensor>& values) {
   return apart;
 }
 
-Tensor Builder::Start(Fold fold, Element element) {
+Tensor Builder::Start(Fold fold, ElementKind element) {
   return fold == Fold::kAdd ? Zero({}, element) : Constant(-HUGE_VAL, {}, element);
 }
 
@@ -313,7 +313,7 @@ Tensor Builder::ScatterToMaximum(const Tensor& x, const Tensor& dy, const Window
   // What is selected stays while it is at least what comes next.
   const std::string select =
       Region("compare", " {comparison_direction = #stablehlo<comparison_direction GE>}", x.element,
-             Element::kPred);
+             ElementKind::kPred);
   const Tensor sums = Append("select_and_scatter", {padded, dy, Constant(0, {}, x.element)},
                              WindowAttributes(within), x.element, padded.shape,
                              select + ", " + Region("add", "", x.element, x.element));
@@ -335,7 +335,7 @@ Tensor Builder::Dot(const Tensor& a, const Tensor& b, int64_t a_axis, int64_t b_
       "dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = [{}], "
       "rhs_contracting_dimensions = [{}]>, {}",
       a_axis, b_axis, PrecisionOf(a));
-  return Append("dot_general", {a, b}, attributes, Element::kFloat32, shape);
+  return Append("dot_general", {a, b}, attributes, ElementKind::kFloat32, shape);
 }
 
 Tensor Builder::Convolve(const Tensor& x, const Tensor& kernel, const Convolution& convolution,

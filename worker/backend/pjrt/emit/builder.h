@@ -15,7 +15,8 @@
 
 namespace ringmaster::pjrt {
 
-enum class Element : uint8_t {
+// Of what is computed; what crosses to the host is an Element (worker/backend/pjrt/tensor_type.h).
+enum class ElementKind : uint8_t {
   kPred,
   kInt32,
   kUInt32,
@@ -24,12 +25,12 @@ enum class Element : uint8_t {
   kBFloat16,
   kFloat16,
 };
-[[nodiscard]] Element ElementOf(graph::DType dtype);
+[[nodiscard]] ElementKind ElementOf(graph::DType dtype);
 
 // A value of the function.
 struct Tensor {
   std::string name;  // %conv1_12
-  Element element = Element::kFloat32;
+  ElementKind element = ElementKind::kFloat32;
   graph::Shape shape;
 
   [[nodiscard]] std::string type() const;  // tensor<4x5xf32>
@@ -55,7 +56,7 @@ struct Convolution {
   std::array<Padding, 2> padding = {};
   std::array<int64_t, 2> x_dilations = {1, 1}, kernel_dilations = {1, 1};
   int64_t feature_groups = 1, batch_groups = 1;
-  Element result = Element::kFloat32;
+  ElementKind result = ElementKind::kFloat32;
 };
 
 class Builder {
@@ -66,10 +67,10 @@ class Builder {
   [[nodiscard]] std::string NewName();
 
   [[nodiscard]] Tensor Constant(double value, const graph::Shape& shape = {},
-                                Element element = Element::kFloat32);
-  [[nodiscard]] Tensor Integer(uint64_t value, const graph::Shape& shape, Element element);
-  [[nodiscard]] Tensor Zero(const graph::Shape& shape, Element element);
-  [[nodiscard]] Tensor Iota(size_t axis, const graph::Shape& shape, Element element);
+                                ElementKind element = ElementKind::kFloat32);
+  [[nodiscard]] Tensor Integer(uint64_t value, const graph::Shape& shape, ElementKind element);
+  [[nodiscard]] Tensor Zero(const graph::Shape& shape, ElementKind element);
+  [[nodiscard]] Tensor Iota(size_t axis, const graph::Shape& shape, ElementKind element);
 
   // Element by element: operands of one type, the result of the first one's.
   [[nodiscard]] Tensor Unary(std::string_view op, const Tensor& x);
@@ -86,7 +87,7 @@ class Builder {
   [[nodiscard]] Tensor Compare(std::string_view direction, const Tensor& a, const Tensor& b);
   [[nodiscard]] Tensor Select(const Tensor& condition, const Tensor& yes, const Tensor& no);
   // The same tensor where it has that type already.
-  [[nodiscard]] Tensor Convert(const Tensor& x, Element element);
+  [[nodiscard]] Tensor Convert(const Tensor& x, ElementKind element);
 
   // Axis i of x becomes axes[i]; extents of 1 widen.
   [[nodiscard]] Tensor Broadcast(const Tensor& x, const graph::Shape& shape,
@@ -127,11 +128,11 @@ class Builder {
  private:
   // Appends one op of one result.
   Tensor Append(std::string_view op, const std::vector<Tensor>& operands,
-                std::string_view attributes, Element element, const graph::Shape& shape,
+                std::string_view attributes, ElementKind element, const graph::Shape& shape,
                 std::string_view regions = "");
   // The scalar that is written so, over the shape.
-  Tensor Splat(const std::string& literal, const graph::Shape& shape, Element element);
-  [[nodiscard]] Tensor Start(Fold fold, Element element);
+  Tensor Splat(const std::string& literal, const graph::Shape& shape, ElementKind element);
+  [[nodiscard]] Tensor Start(Fold fold, ElementKind element);
 
   std::string scope_ = "value", text_;
   uint64_t names_ = 0;

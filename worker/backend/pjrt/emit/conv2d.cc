@@ -68,7 +68,7 @@ void EmitConv2d(EmitContext& context) {
   }
   Tensor y = builder.Convolve(context.In(0), context.In(1), convolution, context.output(0).shape);
   if (context.node().inputs.size() == 3) {
-    y = builder.Add(builder.Convert(y, Element::kFloat32),
+    y = builder.Add(builder.Convert(y, ElementKind::kFloat32),
                     builder.OverLast(context.In(2), y.shape));
   }
   if (attributes.activation == graph::Activation::kRelu) {

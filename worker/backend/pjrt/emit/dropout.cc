@@ -16,13 +16,13 @@ struct Halves {
 
 // Of the products with a 32-bit number.
 Halves Product(Builder& builder, const Tensor& words, uint64_t factor) {
-  const Tensor wide = builder.Multiply(builder.Convert(words, Element::kUInt64),
-                                       builder.Integer(factor, words.shape, Element::kUInt64));
+  const Tensor wide = builder.Multiply(builder.Convert(words, ElementKind::kUInt64),
+                                       builder.Integer(factor, words.shape, ElementKind::kUInt64));
   const Tensor upper = builder.Binary("shift_right_logical", wide,
-                                      builder.Integer(32, words.shape, Element::kUInt64));
+                                      builder.Integer(32, words.shape, ElementKind::kUInt64));
   // Not a conversion of the whole, which the language leaves open where it does not fit.
-  return {builder.Convert(upper, Element::kUInt32),
-          builder.Multiply(words, builder.Integer(factor, words.shape, Element::kUInt32))};
+  return {builder.Convert(upper, ElementKind::kUInt32),
+          builder.Multiply(words, builder.Integer(factor, words.shape, ElementKind::kUInt32))};
 }
 
 // Ten rounds of Philox4x32, element by element: as Philox4x32 in common/philox.cc.
@@ -38,7 +38,7 @@ std::array<Tensor, 4> Philox(Builder& builder, std::array<Tensor, 4> counter,
     counter = {mixed(second.high, counter[1], key[0]), second.low,
                mixed(first.high, counter[3], key[1]), first.low};
     for (size_t i = 0; i < 2; ++i) {
-      key[i] = builder.Add(key[i], builder.Integer(kWeyl[i], key[i].shape, Element::kUInt32));
+      key[i] = builder.Add(key[i], builder.Integer(kWeyl[i], key[i].shape, ElementKind::kUInt32));
     }
   }
   return counter;
@@ -56,8 +56,8 @@ Tensor Words(Builder& builder, const Tensor& keys, int64_t count) {
   }
   const std::array<Tensor, 4> words =
       Philox(builder,
-             {builder.Iota(1, shape, Element::kUInt32), builder.Integer(0, shape, Element::kUInt32),
-              named[2], named[3]},
+             {builder.Iota(1, shape, ElementKind::kUInt32),
+              builder.Integer(0, shape, ElementKind::kUInt32), named[2], named[3]},
              {named[0], named[1]});
   // Side by side: each with zeros in the places of the others. A tensor with an axis of four words
   // would be many times as large on a device that stores tiles.
@@ -78,10 +78,10 @@ Tensor Kept(EmitContext& context, const graph::DropoutAttributes& dropout,
   const int64_t count = dropout.per_sample ? 1 : graph::Elements(shape) / shape[0];
   const Tensor words = Words(builder, context.DropoutKeys(dropout.layer), count);
   const Tensor drawn = builder.Binary("shift_right_logical", words,
-                                      builder.Integer(8, words.shape, Element::kUInt32));
+                                      builder.Integer(8, words.shape, ElementKind::kUInt32));
   const auto least = static_cast<uint64_t>(std::ceil(dropout.rate * 0x1p24));
   const Tensor kept =
-      builder.Compare("GE", drawn, builder.Integer(least, words.shape, Element::kUInt32));
+      builder.Compare("GE", drawn, builder.Integer(least, words.shape, ElementKind::kUInt32));
   if (!dropout.per_sample) return builder.Reshape(kept, shape);
   return builder.Broadcast(builder.Reshape(kept, {shape[0]}), shape, {0});
 }

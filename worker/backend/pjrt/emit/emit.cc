@@ -11,16 +11,16 @@
 namespace ringmaster::pjrt {
 namespace {
 
-Element ElementOf(ElementType type) {
+ElementKind ElementOf(ElementType type) {
   switch (type) {
     case ElementType::kInt32:
-      return Element::kInt32;
+      return ElementKind::kInt32;
     case ElementType::kUInt32:
-      return Element::kUInt32;
+      return ElementKind::kUInt32;
     case ElementType::kFloat32:
-      return Element::kFloat32;
+      return ElementKind::kFloat32;
   }
-  return Element::kFloat32;
+  return ElementKind::kFloat32;
 }
 
 // Writes one program. The order of arguments and results is that of the members that add them.
@@ -125,7 +125,7 @@ class Emission {
   Status AddResult(Result::Kind kind, size_t index, graph::ValueId id) {
     const graph::Value& value = program_.graph.value(id);
     if (!context_.Knows(id)) return InvalidArgument("nothing makes the result {}", value.name);
-    results_.push_back(builder_.Convert(context_.At(id), Element::kFloat32));
+    results_.push_back(builder_.Convert(context_.At(id), ElementKind::kFloat32));
     module_.results.push_back({kind, index, value.shape});
     return absl::OkStatus();
   }

@@ -7,7 +7,7 @@
 namespace ringmaster::pjrt {
 
 void EmitContext::SetFed(graph::ValueId id, const Tensor& argument) {
-  const Element element = ElementOf(program_.graph.value(id).dtype);
+  const ElementKind element = ElementOf(program_.graph.value(id).dtype);
   values_[static_cast<size_t>(id)] = builder_.Convert(argument, element);
 }
 
@@ -41,7 +41,7 @@ Tensor EmitContext::OnlySamples(const Tensor& x) {
   if (!rows_) return x;
   const int64_t rows = x.shape[0];
   const Tensor samples = Once(fmt::format("samples of {}", rows), [&] {
-    const Tensor row = builder_.Iota(0, {rows}, Element::kInt32);
+    const Tensor row = builder_.Iota(0, {rows}, ElementKind::kInt32);
     return builder_.Compare("LT", row, builder_.Fill(*rows_, {rows}));
   });
   const Tensor mask = Once(fmt::format("samples of {}", fmt::join(x.shape, "x")),
@@ -52,7 +52,7 @@ Tensor EmitContext::OnlySamples(const Tensor& x) {
 Tensor EmitContext::SampleCount(int64_t each) {
   // The product of the float32s is the float32 of the product: both paths divide by the same.
   if (!rows_) return builder_.Constant(static_cast<double>(program_.samples * each));
-  return builder_.Multiply(builder_.Convert(*rows_, Element::kFloat32),
+  return builder_.Multiply(builder_.Convert(*rows_, ElementKind::kFloat32),
                            builder_.Constant(static_cast<double>(each)));
 }
 
@@ -62,9 +62,10 @@ Tensor EmitContext::NextRow(const Tensor& labels) {
   if (rows == 1) return first;
   const Tensor next = builder_.Concatenate({builder_.Slice(labels, {1}, {rows}), first}, 0);
   if (!rows_) return next;
-  const Tensor one = builder_.Integer(1, {}, Element::kInt32);
+  const Tensor one = builder_.Integer(1, {}, ElementKind::kInt32);
   const Tensor last = builder_.Fill(builder_.Subtract(*rows_, one), {rows});
-  const Tensor is_last = builder_.Compare("EQ", builder_.Iota(0, {rows}, Element::kInt32), last);
+  const Tensor is_last =
+      builder_.Compare("EQ", builder_.Iota(0, {rows}, ElementKind::kInt32), last);
   return builder_.Select(is_last, builder_.Broadcast(first, {rows}, {0}), next);
 }
 

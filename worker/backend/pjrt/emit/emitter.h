@@ -60,10 +60,11 @@ class EmitContext {
   [[nodiscard]] const Tensor& In(size_t i) const {
     return apart_.empty() ? At(node_->inputs[i]) : apart_[i];
   }
-  [[nodiscard]] Tensor Wide(size_t i) { return builder_.Convert(In(i), Element::kFloat32); }
+  [[nodiscard]] Tensor Wide(size_t i) { return builder_.Convert(In(i), ElementKind::kFloat32); }
   // What a convolution gives whose result becomes output i, unless that is a gradient of weights.
-  [[nodiscard]] Element Convolved(size_t i) const {
-    return convolutions_ == Convolutions::kStored ? ElementOf(output(i).dtype) : Element::kFloat32;
+  [[nodiscard]] ElementKind Convolved(size_t i) const {
+    return convolutions_ == Convolutions::kStored ? ElementOf(output(i).dtype)
+                                                  : ElementKind::kFloat32;
   }
   // Stores a result in the type of its value.
   void Out(size_t i, const Tensor& result);

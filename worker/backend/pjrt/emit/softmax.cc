@@ -32,7 +32,7 @@ Exponentials ExponentialsOf(Builder& builder, const Tensor& x) {
 
 // Where the class is the row's label.
 Tensor IsLabel(Builder& builder, const Tensor& labels, const graph::Shape& shape) {
-  const Tensor classes = builder.Iota(1, shape, Element::kInt32);
+  const Tensor classes = builder.Iota(1, shape, ElementKind::kInt32);
   return builder.Compare("EQ", OverClasses(builder, labels, shape), classes);
 }
 
@@ -125,7 +125,7 @@ void EmitTopK(EmitContext& context) {
       SumOfClasses(builder, builder.Select(IsLabel(builder, labels, shape), logits, zero));
   const Tensor owns = OverClasses(builder, own, shape);
   // Those that are larger, and of lower classes those that are equal. Nothing is either to a NaN.
-  const Tensor classes = builder.Iota(1, shape, Element::kInt32);
+  const Tensor classes = builder.Iota(1, shape, ElementKind::kInt32);
   const Tensor lower = builder.Compare("LT", classes, OverClasses(builder, labels, shape));
   const Tensor ties = builder.Select(builder.Compare("EQ", logits, owns), one, zero);
   const Tensor front =
