@@ -57,9 +57,10 @@ StatusOr<Attached> Child::Attach(const v1::ScriptHello& hello, Deadline deadline
   return attached;
 }
 
-Status Child::LayOut(const v1::ScriptLayout& layout, const pjrt::SharedMemory& state,
+Status Child::LayOut(const v1::ScriptLayout& layout, const SharedMemory& state,
                      Deadline deadline) {
-  RING_ASSIGN_OR_RETURN(slot_, pjrt::SharedMemory::Create("ringmaster-slot", layout.bytes()));
+  RING_ASSIGN_OR_RETURN(slot_, SharedMemory::Create("ringmaster-slot", layout.bytes(),
+                                                    SharedMemory::Access::kWrite));
   const int files[] = {state.file(), slot_.file()};
   RING_RETURN_IF_ERROR(
       Annotate(SendJson(lane_.get(), PacketKind::kLayout, layout, files, deadline), process_));

@@ -11,7 +11,7 @@
 #include "common/files.h"
 #include "common/status.h"
 #include "ringmaster/v1/script.pb.h"
-#include "worker/backend/pjrt/shared_memory.h"
+#include "worker/process/shared_memory.h"
 #include "worker/script/protocol.h"
 
 namespace ringmaster::script {
@@ -35,7 +35,7 @@ class Child {
   // traceback, or ended; DATA_LOSS: it does not speak the protocol.
   [[nodiscard]] StatusOr<Attached> Attach(const v1::ScriptHello& hello, Deadline deadline);
   // Maps the state and a slot of its own, where tensors lie at these offsets of `bytes`.
-  [[nodiscard]] Status LayOut(const v1::ScriptLayout& layout, const pjrt::SharedMemory& state,
+  [[nodiscard]] Status LayOut(const v1::ScriptLayout& layout, const SharedMemory& state,
                               Deadline deadline);
   [[nodiscard]] bool laid_out() const { return slot_.bytes() > 0; }
   // Every tensor's gradient is in the slot then. UNAVAILABLE: it died, or does not answer in time:
@@ -54,7 +54,7 @@ class Child {
 
   const OwnedFile lane_;
   const std::string process_;
-  pjrt::SharedMemory slot_;
+  SharedMemory slot_;
 };
 
 struct StartedChild {

@@ -42,7 +42,8 @@ class ScriptWeights final : public Weights {
       weights->elements_.push_back(blocks.tensor(i).elements);
     }
     RING_ASSIGN_OR_RETURN(weights->memory_,
-                          pjrt::SharedMemory::Create("ringmaster-state", layout.bytes()));
+                          SharedMemory::Create("ringmaster-state", layout.bytes(),
+                                               SharedMemory::Access::kRead));
     return weights;
   }
 
@@ -64,12 +65,12 @@ class ScriptWeights final : public Weights {
 
   [[nodiscard]] const v1::ScriptLayout& layout() const { return layout_; }
   [[nodiscard]] const std::vector<uint64_t>& elements() const { return elements_; }
-  [[nodiscard]] const pjrt::SharedMemory& memory() const { return memory_; }
+  [[nodiscard]] const SharedMemory& memory() const { return memory_; }
 
  private:
   v1::ScriptLayout layout_;
   std::vector<uint64_t> elements_;  // of each tensor
-  pjrt::SharedMemory memory_;
+  SharedMemory memory_;
   bool followed_ = false;
 };
 

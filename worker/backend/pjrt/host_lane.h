@@ -19,7 +19,7 @@
 #include "worker/backend/pjrt/plugin.h"
 #include "worker/backend/pjrt/protocol.h"
 #include "worker/backend/pjrt/resident_weights.h"
-#include "worker/backend/pjrt/shared_memory.h"
+#include "worker/process/shared_memory.h"
 
 namespace ringmaster::pjrt {
 

@@ -45,7 +45,7 @@ Status Lane::Connect() {
 }
 
 Status Lane::Bury(const std::string& what) {
-  const std::shared_ptr<HostProcess> process = std::exchange(process_, nullptr);
+  const std::shared_ptr<Subprocess> process = std::exchange(process_, nullptr);
   socket_.Close();
   return host_.Bury(process, what);
 }

@@ -15,7 +15,7 @@
 #include "worker/backend/pjrt/host_message.h"
 #include "worker/backend/pjrt/plugin_host.h"
 #include "worker/backend/pjrt/protocol.h"
-#include "worker/backend/pjrt/shared_memory.h"
+#include "worker/process/shared_memory.h"
 
 namespace ringmaster::pjrt {
 
@@ -57,7 +57,7 @@ class Lane {
   const std::stop_token stop_;
   SharedMemory memory_;
   bool shown_ = false;  // to the process that it is connected to
-  std::shared_ptr<HostProcess> process_;
+  std::shared_ptr<Subprocess> process_;
   OwnedFile socket_;
   uint64_t connections_ = 0;
   bool lost_ = false;

@@ -14,7 +14,7 @@
 #include "worker/backend/pjrt/pjrt_weights.h"
 #include "worker/backend/pjrt/plugin_facts.h"
 #include "worker/backend/pjrt/protocol.h"
-#include "worker/backend/pjrt/shared_memory.h"
+#include "worker/process/shared_memory.h"
 
 namespace ringmaster::pjrt {
 

@@ -13,7 +13,7 @@
 #include "worker/backend/core_layout.h"
 #include "worker/backend/pjrt/emit/emit.h"
 #include "worker/backend/pjrt/protocol.h"
-#include "worker/backend/pjrt/shared_memory.h"
+#include "worker/process/shared_memory.h"
 #include "worker/backend/refresh_input.h"
 
 namespace ringmaster::pjrt {

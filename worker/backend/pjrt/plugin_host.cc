@@ -1,6 +1,7 @@
 #include "worker/backend/pjrt/plugin_host.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -102,7 +103,13 @@ StatusOr<std::unique_ptr<PluginHost>> PluginHost::Start(const PluginOptions& opt
 }
 
 StatusOr<PluginHost::Started> PluginHost::StartProcess(const std::stop_token& stop) const {
-  RING_ASSIGN_OR_RETURN(auto process, HostProcess::Start(options_.program, options_.end_limit));
+  RING_ASSIGN_OR_RETURN(auto process,
+                        Subprocess::Start({.called = "the plugin's process",
+                                           .thread = "pjrt-host",
+                                           .log = "plugin",
+                                           .command = {options_.program, std::to_string(getpid())},
+                                           .environment = OwnEnvironment(),
+                                           .end_limit = options_.end_limit}));
   const std::stop_callback end(stop, [&] { process->Kill(JobEnds()); });
   const Deadline deadline = steady_clock::now() + options_.start_limit;
   const std::string request = Encode(
@@ -151,7 +158,7 @@ StatusOr<PluginHost::Connection> PluginHost::Connect(const std::stop_token& stop
   return Connection{current_, std::move(ours)};
 }
 
-Status PluginHost::Bury(const std::shared_ptr<HostProcess>& process, const std::string& what) {
+Status PluginHost::Bury(const std::shared_ptr<Subprocess>& process, const std::string& what) {
   MutexLock lock(mu_);
   // A later one runs already, or was tried in vain.
   if (process != current_) return absl::OkStatus();

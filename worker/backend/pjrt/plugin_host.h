@@ -15,7 +15,7 @@
 #include "common/mutex.h"
 #include "common/status.h"
 #include "worker/backend/pjrt/host_message.h"
-#include "worker/backend/pjrt/host_process.h"
+#include "worker/process/subprocess.h"
 #include "worker/backend/pjrt/plugin_facts.h"
 
 namespace ringmaster::pjrt {
@@ -34,7 +34,7 @@ struct PluginOptions {
   // So often it may die within that time, and is started again; once more, and that is the error.
   size_t max_deaths = 3;
   std::chrono::milliseconds deaths_within{10 * 60'000};
-  // As HostProcess::Start.
+  // As Subprocess::Start.
   std::chrono::milliseconds end_limit{5'000};
 };
 
@@ -53,20 +53,20 @@ class PluginHost {
   // A lane into the process, which is started again if it has ended. CANCELLED when `stop` came
   // before it had started.
   struct Connection {
-    std::shared_ptr<HostProcess> process;
+    std::shared_ptr<Subprocess> process;
     OwnedFile socket;
   };
   [[nodiscard]] StatusOr<Connection> Connect(const std::stop_token& stop);
   // A process that somebody lost, in the middle of `what`: logged and counted, once, but for one
   // that was stopped. How it ended where it may not be started again: it died too often, or does
   // not end and so keeps its devices.
-  [[nodiscard]] Status Bury(const std::shared_ptr<HostProcess>& process, const std::string& what);
+  [[nodiscard]] Status Bury(const std::shared_ptr<Subprocess>& process, const std::string& what);
 
  private:
   explicit PluginHost(PluginOptions options) : options_(std::move(options)) {}
 
   struct Started {
-    std::shared_ptr<HostProcess> process;
+    std::shared_ptr<Subprocess> process;
     PluginFacts facts;
   };
   [[nodiscard]] StatusOr<Started> StartProcess(const std::stop_token& stop) const;
@@ -76,7 +76,7 @@ class PluginHost {
   PluginFacts facts_;  // of the first process; others must say the same
 
   Mutex mu_;
-  std::shared_ptr<HostProcess> current_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<Subprocess> current_ ABSL_GUARDED_BY(mu_);
   bool buried_ ABSL_GUARDED_BY(mu_) = false;  // the current one
   Status last_fate_ ABSL_GUARDED_BY(mu_);
   std::deque<std::chrono::steady_clock::time_point> deaths_ ABSL_GUARDED_BY(mu_);

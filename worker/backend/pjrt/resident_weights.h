@@ -13,7 +13,7 @@
 #include "common/mutex.h"
 #include "worker/backend/pjrt/plugin.h"
 #include "worker/backend/pjrt/protocol.h"
-#include "worker/backend/pjrt/shared_memory.h"
+#include "worker/process/shared_memory.h"
 
 namespace ringmaster::pjrt {
 

@@ -18,9 +18,9 @@
 #include "tests/worker/backend/pjrt/small_step.h"
 #include "worker/backend/pjrt/compile_options.h"
 #include "worker/backend/pjrt/host_message.h"
-#include "worker/backend/pjrt/host_process.h"
 #include "worker/backend/pjrt/protocol.h"
-#include "worker/backend/pjrt/shared_memory.h"
+#include "worker/process/shared_memory.h"
+#include "worker/process/subprocess.h"
 
 namespace ringmaster {
 namespace {
@@ -28,7 +28,7 @@ namespace {
 using Catch::Matchers::Contains;
 using pjrt::MessageKind;
 using pjrt::PjrtBackend;
-using Access = pjrt::SharedMemory::Access;
+using Access = SharedMemory::Access;
 using std::chrono::steady_clock;
 using testing::Children;
 using testing::DoubleIsTold;
@@ -37,15 +37,17 @@ using testing::DoubleOptions;
 pjrt::Deadline Soon() { return steady_clock::now() + std::chrono::seconds(60); }
 
 // A process whose control socket is ours.
-std::shared_ptr<pjrt::HostProcess> StartHost() {
-  auto process = pjrt::HostProcess::Start(PJRT_HOST_FILE);
+std::shared_ptr<Subprocess> StartHost() {
+  auto process = Subprocess::Start({.called = "the plugin's process",
+                                    .command = {PJRT_HOST_FILE, std::to_string(getpid())},
+                                    .environment = OwnEnvironment()});
   REQUIRE(Message(process.status()) == "");
   return *process;
 }
 
 // One with the double in it, and a lane into it.
 struct OpenHost {
-  std::shared_ptr<pjrt::HostProcess> process;
+  std::shared_ptr<Subprocess> process;
   OwnedFile lane;
 };
 OpenHost OpenLane() {
@@ -82,10 +84,9 @@ constexpr char kDoubling[] =
 
 StatusOr<pjrt::HostMessage> BindOn(const OpenHost& host, const pjrt::BindRequest& request) {
   RING_ASSIGN_OR_RETURN(const auto text,
-                        pjrt::SharedMemory::Create("text", sizeof(kDoubling) - 1, Access::kRead));
+                        SharedMemory::Create("text", sizeof(kDoubling) - 1, Access::kRead));
   std::memcpy(text.data(), kDoubling, text.bytes());
-  RING_ASSIGN_OR_RETURN(const auto weights,
-                        pjrt::SharedMemory::Create("weights", 0, Access::kRead));
+  RING_ASSIGN_OR_RETURN(const auto weights, SharedMemory::Create("weights", 0, Access::kRead));
   const std::array<int, 2> files = {text.file(), weights.file()};
   RING_RETURN_IF_ERROR(
       pjrt::Send(host.lane.get(), MessageKind::kBind, pjrt::Encode(request), files, Soon()));
@@ -242,7 +243,7 @@ TEST_CASE("Plugin host: a shard of fewer rows has the gradients of a program of 
 
 TEST_CASE("Plugin host: what is asked properly is answered") {
   const OpenHost host = OpenLane();
-  auto memory = pjrt::SharedMemory::Create("lane", 128, Access::kWrite);
+  auto memory = SharedMemory::Create("lane", 128, Access::kWrite);
   REQUIRE(memory.ok());
   const std::array<int, 1> files = {memory->file()};
   REQUIRE(pjrt::Send(host.lane.get(), MessageKind::kMemory,

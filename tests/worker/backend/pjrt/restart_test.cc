@@ -22,7 +22,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/backend/pjrt/host_children.h"
 #include "tests/worker/backend/pjrt/small_step.h"
-#include "worker/backend/pjrt/shared_memory.h"
+#include "worker/process/shared_memory.h"
 
 namespace ringmaster {
 namespace {
@@ -35,7 +35,7 @@ using testing::DoubleIsTold;
 using testing::DoubleOptions;
 using testing::KillChildren;
 using testing::OnceMade;
-using Access = pjrt::SharedMemory::Access;
+using Access = SharedMemory::Access;
 
 constexpr std::chrono::milliseconds kShort{300};
 
@@ -213,14 +213,14 @@ TEST_CASE(
 }
 
 TEST_CASE("Plugin restart: memory that others only read they cannot map to write") {
-  const auto read = pjrt::SharedMemory::Create("read", 64, Access::kRead);
+  const auto read = SharedMemory::Create("read", 64, Access::kRead);
   REQUIRE(Message(read.status()) == "");
   read->data()[0] = std::byte{7};
   const auto open_again = [&](int flags) {
     return OwnedFile(open(("/proc/self/fd/" + std::to_string(read->file())).c_str(), flags));
   };
-  CHECK(!pjrt::SharedMemory::Map(open_again(O_RDWR), 64, Access::kWrite).ok());
-  const auto seen = pjrt::SharedMemory::Map(open_again(O_RDONLY), 64, Access::kRead);
+  CHECK(!SharedMemory::Map(open_again(O_RDWR), 64, Access::kWrite).ok());
+  const auto seen = SharedMemory::Map(open_again(O_RDONLY), 64, Access::kRead);
   REQUIRE(Message(seen.status()) == "");
   CHECK(seen->data()[0] == std::byte{7});
 }

@@ -1,4 +1,4 @@
-#include "worker/backend/pjrt/shared_memory.h"
+#include "worker/process/shared_memory.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace ringmaster::pjrt {
+namespace ringmaster {
 
 SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
   if (this != &other) {
@@ -64,4 +64,4 @@ StatusOr<SharedMemory> SharedMemory::Map(OwnedFile file, size_t bytes, Access ac
   return memory;
 }
 
-}  // namespace ringmaster::pjrt
+}  // namespace ringmaster

@@ -1,4 +1,4 @@
-#include "worker/backend/pjrt/host_process.h"
+#include "worker/process/subprocess.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -21,11 +21,10 @@
 #include <spdlog/spdlog.h>
 
 #include "common/text.h"
-#include "worker/backend/pjrt/protocol.h"
 
 extern char** environ;
 
-namespace ringmaster::pjrt {
+namespace ringmaster {
 namespace {
 
 using std::chrono::steady_clock;
@@ -33,12 +32,12 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds kStartTime{30};  // of the process, not of the plugin
 constexpr size_t kKeptLines = 20;
 
-std::string Describe(int status) {
-  if (WIFSIGNALED(status)) {
-    return fmt::format("was killed by signal {} ({})", WTERMSIG(status),
-                       strsignal(WTERMSIG(status)));
-  }
-  return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+// Of strings, as exec wants them.
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
 }
 
 // Of what was said last what says most: behind a failed check comes a stack trace.
@@ -54,90 +53,125 @@ std::string LastWord(const std::deque<std::string>& lines) {
 
 }  // namespace
 
-StatusOr<std::shared_ptr<HostProcess>> HostProcess::Start(const std::string& program,
-                                                          std::chrono::milliseconds end_limit) {
+std::string DescribeExit(int status) {
+  if (WIFSIGNALED(status)) {
+    return fmt::format("was killed by signal {} ({})", WTERMSIG(status),
+                       strsignal(WTERMSIG(status)));
+  }
+  return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+}
+
+bool PipeLines::Read(int file) {
+  std::array<char, 16 * 1024> bytes = {};
+  ssize_t got = 0;
+  while ((got = read(file, bytes.data(), bytes.size())) > 0) {
+    partial_.append(bytes.data(), static_cast<size_t>(got));
+    size_t begin = 0;
+    for (size_t end = 0; (end = partial_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      take_(OneLine(partial_.substr(begin, end - begin)));
+    }
+    partial_.erase(0, begin);
+    if (partial_.size() > kMaxLogText) take_(OneLine(std::exchange(partial_, "")));
+  }
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  End();
+  return false;
+}
+
+void PipeLines::End() {
+  if (!partial_.empty()) take_(OneLine(std::exchange(partial_, "")));
+}
+
+std::vector<std::string> OwnEnvironment() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    variables.emplace_back(*variable);
+  return variables;
+}
+
+StatusOr<std::shared_ptr<Subprocess>> Subprocess::Start(SubprocessOptions options) {
   OwnedFile given_up(eventfd(0, EFD_CLOEXEC));
   std::array<int, 2> ends = {};
-  if (given_up.get() < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+  if (given_up.get() < 0 ||
+      socketpair(AF_UNIX, options.control_type | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return Error(absl::StatusCode::kResourceExhausted, "cannot make a socket: {}",
                  std::strerror(errno));
   }
-  std::shared_ptr<HostProcess> process(
-      new HostProcess(OwnedFile(ends[0]), std::move(given_up), end_limit));
-  process->thread_ =
-      std::jthread([self = process.get(), program, other_end = OwnedFile(ends[1])]() mutable {
-        self->Follow(program, std::move(other_end));
-      });
-  pthread_setname_np(process->thread_.native_handle(), "pjrt-host");
+  std::shared_ptr<Subprocess> process(
+      new Subprocess(std::move(options), OwnedFile(ends[0]), std::move(given_up)));
+  process->thread_ = std::jthread([self = process.get(), other_end = OwnedFile(ends[1])]() mutable {
+    self->Follow(std::move(other_end));
+  });
+  pthread_setname_np(process->thread_.native_handle(), process->options_.thread.c_str());
   MutexLock lock(process->mu_);
   const auto started = [&]()
                            ABSL_NO_THREAD_SAFETY_ANALYSIS { return process->started_.has_value(); };
   if (!process->changed_.WaitUntil(process->mu_, steady_clock::now() + kStartTime, started)) {
-    return Error(absl::StatusCode::kDeadlineExceeded, "{} was not started within {} s", program,
-                 kStartTime.count());
+    return Error(absl::StatusCode::kDeadlineExceeded, "{} was not started within {} s",
+                 process->options_.command.front(), kStartTime.count());
   }
   RING_RETURN_IF_ERROR(*process->started_);
   return process;
 }
 
-HostProcess::~HostProcess() {
+Subprocess::~Subprocess() {
   control_.Close();
   MutexLock lock(mu_);
   if (id_ < 0 || AwaitEnd()) return;
-  spdlog::warn("the plugin's process {} does not end: it is left behind", id_);
+  spdlog::warn("{} {} does not end: it is left behind", options_.called, id_);
   const uint64_t one = 1;
   (void)!write(given_up_.get(), &one, sizeof(one));  // which only a full counter refuses
 }
 
-bool HostProcess::AwaitEnd() {
+bool Subprocess::AwaitEnd() {
   const auto ended = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_; };
-  if (changed_.WaitUntil(mu_, steady_clock::now() + end_limit_, ended)) return true;
+  if (changed_.WaitUntil(mu_, steady_clock::now() + options_.end_limit, ended)) return true;
   if (id_ > 0) kill(id_, SIGKILL);
-  return changed_.WaitUntil(mu_, steady_clock::now() + end_limit_, ended);
+  return changed_.WaitUntil(mu_, steady_clock::now() + options_.end_limit, ended);
 }
 
-pid_t HostProcess::id() const {
+pid_t Subprocess::id() const {
   MutexLock lock(mu_);
   return id_;
 }
 
-bool HostProcess::ended() const {
+bool Subprocess::ended() const {
   MutexLock lock(mu_);
   return ended_;
 }
 
-bool HostProcess::doomed() const {
+bool Subprocess::doomed() const {
   MutexLock lock(mu_);
   return ended_ || !reason_.ok();
 }
 
-void HostProcess::Kill(const Status& reason) {
+void Subprocess::Kill(const Status& reason) {
   MutexLock lock(mu_);
   if (ended_ || id_ < 0) return;
   if (reason_.ok()) reason_ = reason;
   kill(id_, SIGKILL);  // not reaped yet: the id is still its own
 }
 
-Status HostProcess::Fate() {
+Status Subprocess::Fate() {
   MutexLock lock(mu_);
   const bool ended = AwaitEnd();
   const std::string said = LastWord(last_);
   const std::string words = said.empty() ? "" : fmt::format("; it said last: {}", said);
   if (!ended) {
     return Error(absl::StatusCode::kUnavailable,
-                 "{}the plugin's process {} does not end, not even by SIGKILL: a call into its "
+                 "{}{} {} does not end, not even by SIGKILL: a call into its "
                  "driver hangs; `dmesg` may say more, and a restart of the host ends it{}",
-                 reason_.ok() ? "" : Message(reason_) + ", and ", id_, words);
+                 reason_.ok() ? "" : Message(reason_) + ", and ", options_.called, id_, words);
   }
   if (reason_.ok()) {
-    return Error(absl::StatusCode::kUnavailable, "the plugin's process {}{}", exit_, words);
+    return Error(absl::StatusCode::kUnavailable, "{} {}{}", options_.called, exit_, words);
   }
   return Status(reason_.code(), Message(reason_) + ", and its process was ended" + words);
 }
 
-void HostProcess::Follow(const std::string& program, OwnedFile other_end) {
+void Subprocess::Follow(OwnedFile other_end) {
   OwnedFile errors, process;
-  const Status spawned = Spawn(program, other_end.get(), &errors, &process);
+  const Status spawned = Spawn(other_end.get(), &errors, &process);
   other_end.Close();
   {
     MutexLock lock(mu_);
@@ -148,8 +182,7 @@ void HostProcess::Follow(const std::string& program, OwnedFile other_end) {
   if (spawned.ok() && ReadErrors(errors.get(), process.get())) Reap();
 }
 
-Status HostProcess::Spawn(const std::string& program, int other_end, OwnedFile* errors,
-                          OwnedFile* process) {
+Status Subprocess::Spawn(int other_end, OwnedFile* errors, OwnedFile* process) {
   std::array<int, 2> pipe_ends = {};
   if (pipe2(pipe_ends.data(), O_CLOEXEC) != 0) {
     return Error(absl::StatusCode::kResourceExhausted, "cannot make a pipe: {}",
@@ -181,12 +214,12 @@ Status HostProcess::Spawn(const std::string& program, int other_end, OwnedFile* 
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 
-  std::string name = program;
-  std::string parent = std::to_string(getpid());
-  std::array<char*, 3> arguments = {name.data(), parent.data(), nullptr};
+  const std::string& program = options_.command.front();
+  const std::vector<char*> arguments = Pointers(options_.command);
+  const std::vector<char*> environment = Pointers(options_.environment);
   pid_t id = -1;
-  const int error =
-      posix_spawn(&id, program.c_str(), &actions, &attributes, arguments.data(), environ);
+  const int error = posix_spawn(&id, program.c_str(), &actions, &attributes, arguments.data(),
+                                environment.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
@@ -206,7 +239,7 @@ Status HostProcess::Spawn(const std::string& program, int other_end, OwnedFile* 
   return absl::OkStatus();
 }
 
-bool HostProcess::ReadErrors(int errors, int process) {
+bool Subprocess::ReadErrors(int errors, int process) {
   std::array<pollfd, 3> files = {pollfd{process, POLLIN, 0}, pollfd{errors, POLLIN, 0},
                                  pollfd{given_up_.get(), POLLIN, 0}};
   constexpr int kLookAgain = 60'000;
@@ -214,43 +247,29 @@ bool HostProcess::ReadErrors(int errors, int process) {
     const int ready = poll(files.data(), files.size(), kLookAgain);
     if (ready < 0 && errno != EINTR) return false;
     if (ready <= 0) continue;
-    if (files[1].revents != 0) TakeErrors(errors);
+    // Once all who had it have closed it there is no more.
+    if (files[1].revents != 0 && !lines_.Read(errors)) files[1].fd = -1;
     if (files[0].revents != 0) break;
     if (files[2].revents != 0) return false;
-    if ((files[1].revents & POLLHUP) != 0) files[1].fd = -1;  // all who had it have closed it
   }
-  TakeErrors(errors);
-  if (!partial_.empty()) TakeLine(partial_);
+  (void)lines_.Read(errors);
+  lines_.End();
   return true;
 }
 
-void HostProcess::TakeErrors(int errors) {
-  std::array<char, 4096> bytes = {};
-  for (ssize_t got = 0; (got = read(errors, bytes.data(), bytes.size())) > 0;) {
-    partial_.append(bytes.data(), static_cast<size_t>(got));
-    size_t begin = 0;
-    for (size_t end = 0; (end = partial_.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      TakeLine(partial_.substr(begin, end - begin));
-    }
-    partial_.erase(0, begin);
-    if (partial_.size() > kMaxLogText) TakeLine(std::exchange(partial_, ""));
-  }
-}
-
-void HostProcess::TakeLine(const std::string& line) {
-  const std::string clean = OneLine(line);
-  spdlog::info("plugin: {}", clean);
+void Subprocess::TakeLine(const std::string& line) {
+  spdlog::info("{}: {}", options_.log, line);
   MutexLock lock(mu_);
-  last_.push_back(clean);
+  last_.push_back(line);
   if (last_.size() > kKeptLines) last_.pop_front();
 }
 
-void HostProcess::Reap() {
+void Subprocess::Reap() {
   MutexLock lock(mu_);  // so that nobody kills an id that is free again
   int status = 0;
-  exit_ = waitpid(id_, &status, WNOHANG) > 0 ? Describe(status) : "ended, unseen";
+  exit_ = waitpid(id_, &status, WNOHANG) > 0 ? DescribeExit(status) : "ended, unseen";
   ended_ = true;
   changed_.NotifyAll();
 }
 
-}  // namespace ringmaster::pjrt
+}  // namespace ringmaster

@@ -10,7 +10,7 @@
 #include "common/files.h"
 #include "common/status.h"
 
-namespace ringmaster::pjrt {
+namespace ringmaster {
 
 class SharedMemory {
  public:
@@ -39,4 +39,4 @@ class SharedMemory {
   size_t bytes_ = 0;
 };
 
-}  // namespace ringmaster::pjrt
+}  // namespace ringmaster
