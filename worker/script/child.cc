@@ -1,5 +1,11 @@
 #include "worker/script/child.h"
 
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <utility>
 
 #include "common/text.h"
@@ -9,6 +15,7 @@ namespace ringmaster::script {
 namespace {
 
 constexpr std::chrono::seconds kFarewell{1};
+constexpr std::chrono::milliseconds kStackTime{1'000};  // to write its stacks
 
 Status Raised(const std::string& process, const v1::ScriptRaised& raised) {
   // People read the traceback; the last line of it says what, the one before where.
@@ -24,46 +31,58 @@ Child::~Child() {
   (void)Send(lane_.get(), PacketKind::kEnd, "", {}, std::chrono::steady_clock::now() + kFarewell);
 }
 
+void Child::Interrupt() { shutdown(lane_.get(), SHUT_RDWR); }
+
+void Child::Kill() {
+  const int handle = process_.handle.get();
+  if (handle < 0) return Interrupt();
+  // faulthandler's, which the zygote has set up, needs no cooperation of what hangs.
+  syscall(SYS_pidfd_send_signal, handle, SIGUSR1, nullptr, 0);
+  pollfd ended = {handle, POLLIN, 0};
+  poll(&ended, 1, static_cast<int>(kStackTime.count()));
+  syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0);
+}
+
 StatusOr<Packet> Child::Next(Deadline deadline) {
   StatusOr<Packet> packet = Receive(lane_.get(), deadline);
   if (absl::IsUnavailable(packet.status())) {
-    return Error(absl::StatusCode::kUnavailable, "{} is gone: it ended, or was killed", process_);
+    return Error(absl::StatusCode::kUnavailable, "{} {}", process_.called,
+                 process_.fate ? process_.fate() : "is gone: it ended, or was killed");
   }
-  if (!packet.ok()) return Annotate(packet.status(), process_);
+  if (!packet.ok()) return Annotate(packet.status(), process_.called);
   if (packet->kind != PacketKind::kRaised) return packet;
   v1::ScriptRaised raised;
   RING_RETURN_IF_ERROR(TakeJson(&*packet, &raised));
-  return Raised(process_, raised);
+  return Raised(process_.called, raised);
 }
 
 StatusOr<Packet> Child::Expect(PacketKind kind, Deadline deadline) {
   RING_ASSIGN_OR_RETURN(Packet packet, Next(deadline));
   if (packet.kind == kind) return packet;
-  return Error(absl::StatusCode::kDataLoss, "{}: the core protocol: expected {}, got {}", process_,
-               Name(kind), Name(packet.kind));
+  return Error(absl::StatusCode::kDataLoss, "{}: the core protocol: expected {}, got {}",
+               process_.called, Name(kind), Name(packet.kind));
 }
 
 StatusOr<Attached> Child::Attach(const v1::ScriptHello& hello, Deadline deadline) {
   RING_RETURN_IF_ERROR(
-      Annotate(SendJson(lane_.get(), PacketKind::kHello, hello, {}, deadline), process_));
+      Annotate(SendJson(lane_.get(), PacketKind::kHello, hello, {}, deadline), process_.called));
   RING_ASSIGN_OR_RETURN(Packet packet, Expect(PacketKind::kFacts, deadline));
   Attached attached;
-  RING_RETURN_IF_ERROR(Annotate(TakeJson(&packet, &attached.facts), process_));
+  RING_RETURN_IF_ERROR(Annotate(TakeJson(&packet, &attached.facts), process_.called));
   if (packet.files.size() != 1) {
     return Error(absl::StatusCode::kDataLoss, "{}: the core protocol: FACTS without initial values",
-                 process_);
+                 process_.called);
   }
   attached.initial = std::move(packet.files.front());
   return attached;
 }
 
-Status Child::LayOut(const v1::ScriptLayout& layout, const SharedMemory& state,
-                     Deadline deadline) {
-  RING_ASSIGN_OR_RETURN(slot_, SharedMemory::Create("ringmaster-slot", layout.bytes(),
-                                                    SharedMemory::Access::kWrite));
+Status Child::LayOut(const v1::ScriptLayout& layout, const SharedMemory& state, Deadline deadline) {
+  RING_ASSIGN_OR_RETURN(
+      slot_, SharedMemory::Create("ringmaster-slot", layout.bytes(), SharedMemory::Access::kWrite));
   const int files[] = {state.file(), slot_.file()};
-  RING_RETURN_IF_ERROR(
-      Annotate(SendJson(lane_.get(), PacketKind::kLayout, layout, files, deadline), process_));
+  RING_RETURN_IF_ERROR(Annotate(SendJson(lane_.get(), PacketKind::kLayout, layout, files, deadline),
+                                process_.called));
   return Expect(PacketKind::kReady, deadline).status();
 }
 
@@ -71,7 +90,7 @@ StatusOr<ShardDone> Child::Compute(const ShardCall& call, size_t metrics, size_t
                                    size_t tensors, Deadline deadline) {
   const Status sent = Send(lane_.get(), PacketKind::kShard, ToBody(call), {}, deadline);
   // One that raised between two shards has said so.
-  if (!sent.ok() && !absl::IsUnavailable(sent)) return Annotate(sent, process_);
+  if (!sent.ok() && !absl::IsUnavailable(sent)) return Annotate(sent, process_.called);
   std::vector<bool> there(tensors);
   size_t count = 0;
   while (true) {
@@ -83,7 +102,7 @@ StatusOr<ShardDone> Child::Compute(const ShardCall& call, size_t metrics, size_t
               absl::StatusCode::kDataLoss,
               "{}: the core protocol: a BUCKET of tensor {}, of which there are {}, or for "
               "the second time",
-              process_, tensor, tensors);
+              process_.called, tensor, tensors);
         }
         there[tensor] = true;
         ++count;
@@ -92,7 +111,7 @@ StatusOr<ShardDone> Child::Compute(const ShardCall& call, size_t metrics, size_t
     }
     if (packet.kind != PacketKind::kDone) {
       return Error(absl::StatusCode::kDataLoss,
-                   "{}: the core protocol: {} in the middle of a shard", process_,
+                   "{}: the core protocol: {} in the middle of a shard", process_.called,
                    Name(packet.kind));
     }
     RING_ASSIGN_OR_RETURN(ShardDone done, DoneOf(packet.body, metrics, groups));
@@ -101,7 +120,7 @@ StatusOr<ShardDone> Child::Compute(const ShardCall& call, size_t metrics, size_t
           absl::StatusCode::kDataLoss,
           "{}: the core protocol: DONE of step {}, shard {} with {} tensors; expected step "
           "{}, shard {} with {}",
-          process_, done.step, done.shard, count, call.step, call.shard, tensors);
+          process_.called, done.step, done.shard, count, call.step, call.shard, tensors);
     }
     return done;
   }

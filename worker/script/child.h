@@ -1,11 +1,14 @@
 // One child as the worker sees it: its lane, its slot, and what it computed. A ChildSource starts
-// them. A child and what it gives are one thread's; a source is thread-safe.
+// them. A child and what it gives are one thread's, but for Interrupt; a source is thread-safe.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/files.h"
@@ -22,10 +25,17 @@ struct Attached {
   OwnedFile initial;  // float32, dense, in the order of the tensors
 };
 
+// The process of a child, where it is one that may be ended.
+struct ChildProcess {
+  std::string called;  // in messages: core0 (process 4711)
+  OwnedFile handle;    // a pidfd; none: it is not ours to end
+  std::function<std::string()>
+      fate;  // how it ended, once its lane has: was killed by signal 9 (...)
+};
+
 class Child {
  public:
-  // `process`: in messages, "core0 (process 4711)".
-  Child(OwnedFile lane, std::string process)
+  Child(OwnedFile lane, ChildProcess process)
       : lane_(std::move(lane)), process_(std::move(process)) {}
   ~Child();  // tells it to leave
   Child(const Child&) = delete;
@@ -45,7 +55,11 @@ class Child {
   [[nodiscard]] std::span<const float> slot(size_t offset, size_t elements) const {
     return {reinterpret_cast<const float*>(slot_.data() + offset), elements};
   }
-  [[nodiscard]] const std::string& process() const { return process_; }
+  [[nodiscard]] const std::string& called() const { return process_.called; }
+  // What is waited for here ends soon with UNAVAILABLE, and so does the child. Any thread.
+  void Interrupt();
+  // Of one that does not answer: its stacks go to its log, and it ends.
+  void Kill();
 
  private:
   // The next packet, which is of this kind; what a script raised as an error.
@@ -53,7 +67,7 @@ class Child {
   [[nodiscard]] StatusOr<Packet> Next(Deadline deadline);
 
   const OwnedFile lane_;
-  const std::string process_;
+  const ChildProcess process_;
   SharedMemory slot_;
 };
 
@@ -65,9 +79,11 @@ struct StartedChild {
 class ChildSource {
  public:
   virtual ~ChildSource() = default;
-  // A child that has attached. FAILED_PRECONDITION: none can be had, or its script raised.
+  // A child that has attached. FAILED_PRECONDITION: none can be had, or its script raised;
+  // UNAVAILABLE: it died on its way; CANCELLED: `stop` came first.
   [[nodiscard]] virtual StatusOr<StartedChild> Start(const v1::ScriptHello& hello,
-                                                     Deadline deadline) = 0;
+                                                     Deadline deadline,
+                                                     const std::stop_token& stop) = 0;
 };
 
 }  // namespace ringmaster::script

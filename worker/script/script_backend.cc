@@ -10,19 +10,20 @@
 
 #include <spdlog/spdlog.h>
 
+#include "common/amount.h"
 #include "common/check.h"
 #include "common/exact/block_layout.h"
 #include "common/sha256.h"
 #include "worker/backend/core_thread.h"
 #include "worker/backend/failure.h"
+#include "worker/process/subprocess.h"
 
 namespace ringmaster::script {
 namespace {
 
 using std::chrono::steady_clock;
 
-constexpr uint32_t kMostDeaths = 3;  // of children that one shard may cost
-constexpr std::chrono::minutes kAttachLimit{5};
+constexpr uint32_t kMostDeaths = 5;  // of children that one shard may cost
 
 // The parameters of S(k) in memory that children map: as they lie in the master arena.
 class ScriptWeights final : public Weights {
@@ -41,9 +42,8 @@ class ScriptWeights final : public Weights {
       layout.add_offsets(blocks.tensor(i).offset() * sizeof(float));
       weights->elements_.push_back(blocks.tensor(i).elements);
     }
-    RING_ASSIGN_OR_RETURN(weights->memory_,
-                          SharedMemory::Create("ringmaster-state", layout.bytes(),
-                                               SharedMemory::Access::kRead));
+    RING_ASSIGN_OR_RETURN(weights->memory_, SharedMemory::Create("ringmaster-state", layout.bytes(),
+                                                                 SharedMemory::Access::kRead));
     return weights;
   }
 
@@ -89,6 +89,9 @@ class ScriptCore final : public Core {
 
  private:
   [[nodiscard]] Status EnsureChild(const ScriptWeights& weights);
+  // Likewise in the middle of a run, which tells its sink.
+  [[nodiscard]] Status EnsureChildAgain(const ScriptWeights& weights, const GradientSink& sink);
+  [[nodiscard]] StatusOr<ShardDone> Compute(const ScriptWeights& weights, const ShardCall& call);
   [[nodiscard]] Status CheckSame(const v1::ScriptFacts& facts, const std::string& process) const;
 
   const ScriptOptions& options_;
@@ -151,12 +154,36 @@ Status ScriptCore::EnsureChild(const ScriptWeights& weights) {
   hello.set_core(number_);
   hello.set_threads(core_.threads);
   hello.set_deterministic(true);
-  const Deadline deadline = steady_clock::now() + kAttachLimit;
-  RING_ASSIGN_OR_RETURN(StartedChild started, children_->Start(hello, deadline));
-  RING_RETURN_IF_ERROR(CheckSame(started.attached.facts, started.child->process()));
+  const Deadline deadline = steady_clock::now() + options_.attach_limit;
+  RING_ASSIGN_OR_RETURN(StartedChild started, children_->Start(hello, deadline, core_.stop));
+  RING_RETURN_IF_ERROR(CheckSame(started.attached.facts, started.child->called()));
   RING_RETURN_IF_ERROR(started.child->LayOut(weights.layout(), weights.memory(), deadline));
   child_ = std::move(started.child);
   return absl::OkStatus();
+}
+
+Status ScriptCore::EnsureChildAgain(const ScriptWeights& weights, const GradientSink& sink) {
+  if (child_ != nullptr || !sink.outage) return EnsureChild(weights);
+  const bool wanted = sink.outage(Outage::kBegins);
+  const Status ready =
+      wanted ? EnsureChild(weights) : absl::CancelledError("the run ends before there is a child");
+  sink.outage(Outage::kEnds);
+  return ready;
+}
+
+StatusOr<ShardDone> ScriptCore::Compute(const ScriptWeights& weights, const ShardCall& call) {
+  const std::stop_callback end(core_.stop, [child = child_.get()] { child->Interrupt(); });
+  StatusOr<ShardDone> done =
+      child_->Compute(call, static_cast<size_t>(options_.facts.metrics_size()),
+                      static_cast<size_t>(options_.facts.groups_size()), weights.elements().size(),
+                      steady_clock::now() + options_.shard_limit);
+  if (!absl::IsDeadlineExceeded(done.status())) return done;
+  child_->Kill();
+  return Error(
+      absl::StatusCode::kDeadlineExceeded,
+      "{} did not compute shard {} of step {} within {} (--run-limit) and was ended; where "
+      "it was stands in the log",
+      child_->called(), call.shard, call.step, ExactDuration(options_.shard_limit));
 }
 
 Status ScriptCore::Run(const ScriptWeights& weights, const ShardInput& input,
@@ -169,19 +196,17 @@ Status ScriptCore::Run(const ScriptWeights& weights, const ShardInput& input,
                           .shards = input.shards,
                           .seed_scale = input.loss_seed,
                           .samples = input.samples};
-  const auto metrics = static_cast<size_t>(options_.facts.metrics_size());
-  const auto groups = static_cast<size_t>(options_.facts.groups_size());
   StatusOr<ShardDone> done = Internal("no child was asked");
   for (uint32_t deaths = 0; !done.ok();) {
-    const Status ready = EnsureChild(weights);
+    const Status ready = EnsureChildAgain(weights, sink);
     if (ready.ok()) {
-      done = child_->Compute(call, metrics, groups, weights.elements().size(),
-                             steady_clock::now() + options_.shard_limit);
+      done = Compute(weights, call);
     } else {
       done = ready;
     }
     if (done.ok()) break;
     child_ = nullptr;
+    if (core_.stop.stop_requested()) return JobEnds();
     const bool died = absl::IsUnavailable(done.status()) || absl::IsDeadlineExceeded(done.status());
     if (!died) return done.status();
     spdlog::warn("{}; step {}, shard {} is computed again", Message(done.status()), input.step,
@@ -236,14 +261,8 @@ StatusOr<std::unique_ptr<ScriptBackend>> ScriptBackend::Create(ScriptOptions opt
                "the core protocol: the initial values are not those of their SHA-256");
 }
 
-v1::NumericsClass ScriptBackend::numerics_class(uint32_t threads_per_core) const {
-  v1::NumericsClass numerics = options_.numerics;
-  numerics.set_backend("script");
-  numerics.set_threads_per_core(threads_per_core);
-  for (const auto& [name, version] : options_.facts.libraries()) {
-    (*numerics.mutable_libraries())[name] = version;
-  }
-  return numerics;
+v1::NumericsClass ScriptBackend::numerics_class(uint32_t /*threads_per_core*/) const {
+  return options_.numerics;
 }
 
 v1::DeviceProfile ScriptBackend::device_profile() const {
@@ -254,9 +273,8 @@ v1::DeviceProfile ScriptBackend::device_profile() const {
 }
 
 bool ScriptBackend::Given(uint32_t parameter, std::span<float> values) const {
-  const auto all =
-      std::span(reinterpret_cast<const float*>(initial_.data()), initial_.bytes() / sizeof(float));
-  std::ranges::copy(all.subspan(offsets_[parameter], values.size()), values.begin());
+  std::ranges::copy(std::span(initial_).subspan(offsets_[parameter], values.size()),
+                    values.begin());
   return true;
 }
 

@@ -20,8 +20,11 @@ namespace ringmaster::script {
 
 struct ScriptOptions {
   v1::ScriptFacts facts;
-  v1::NumericsClass numerics;  // of the host's CPU; what moves a script's bits comes to it
-  std::chrono::milliseconds shard_limit{600'000};  // after which a child that computes is ended
+  // Of the worker as it attached: by it jobs are placed. What beside it moves a script's bits, its
+  // libraries, the coordinator compares in the facts.
+  v1::NumericsClass numerics;
+  // After which a child that comes up, or that computes a shard, is ended.
+  std::chrono::milliseconds attach_limit{600'000}, shard_limit{600'000};
 };
 
 class ScriptBackend final : public Backend {
