@@ -17,6 +17,8 @@ install(FILES README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE DESTINATION .
         COMPONENT bundle EXCLUDE_FROM_ALL)
 install(DIRECTORY bench DESTINATION . USE_SOURCE_PERMISSIONS COMPONENT bundle EXCLUDE_FROM_ALL
         FILES_MATCHING PATTERN "*.py" PATTERN "train" PATTERN __pycache__ EXCLUDE)
+install(DIRECTORY python/ringmaster DESTINATION lib/ringmaster/python ${readable} COMPONENT bundle EXCLUDE_FROM_ALL
+        FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY docs examples proto DESTINATION . ${readable} COMPONENT bundle EXCLUDE_FROM_ALL
         PATTERN __pycache__ EXCLUDE
         PATTERN "*.cc" EXCLUDE

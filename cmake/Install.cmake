@@ -24,6 +24,12 @@ install(TARGETS ringmaster_pjrt_host RUNTIME DESTINATION lib/ringmaster)
 if(TARGET ringmaster_cuda)
   install(TARGETS ringmaster_cuda LIBRARY DESTINATION lib/ringmaster)
 endif()
+# What ringworker's Python children import, whatever else their interpreter has; it looks beside its own program, where a build
+# folder has the source itself.
+install(DIRECTORY python/ringmaster DESTINATION lib/ringmaster/python ${readable} FILES_MATCHING PATTERN "*.py"
+        PATTERN __pycache__ EXCLUDE)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/lib/ringmaster)
+file(CREATE_LINK ${CMAKE_SOURCE_DIR}/python ${CMAKE_BINARY_DIR}/lib/ringmaster/python SYMBOLIC)
 install(FILES deploy/systemd/ringmaster.service deploy/systemd/ringworker.service
         DESTINATION lib/systemd/system)
 install(FILES deploy/systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME ringmaster.conf)

@@ -1,5 +1,6 @@
-# `cpack -G DEB` in a build folder makes ringmaster_VERSION_ARCHITECTURE.deb, and a list of its parts beside it (.spdx.json). The version is
-# project()'s; the libraries that it depends on are found by dpkg-shlibdeps. `cpack -G TGZ` makes the
+# `cpack -G DEB` in a build folder makes ringmaster_VERSION_ARCHITECTURE.deb and python3-ringmaster_VERSION_all.deb
+# (PythonPackage.cmake.in), and a list of its parts beside each (.spdx.json). The version is
+# project()'s; the libraries that they depend on are found by dpkg-shlibdeps. `cpack -G TGZ` makes the
 # relocatable bundle (Bundle.cmake, PackageKinds.cmake).
 set(RINGMASTER_MAINTAINER "The Ringmaster authors <ringmaster@localhost>" CACHE STRING
     "maintainer field of the Debian package")
@@ -28,6 +29,14 @@ add_custom_command(
 add_custom_target(changelog ALL DEPENDS ${changelog})
 install(FILES ${changelog} ${debian}/copyright
         DESTINATION share/doc/ringmaster)
+
+# Not part of a plain installation: below another prefix no Python looks there.
+install(DIRECTORY python/ringmaster DESTINATION lib/python3/dist-packages ${readable} COMPONENT python EXCLUDE_FROM_ALL
+        FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
+install(FILES ${changelog} ${debian}/copyright
+        DESTINATION share/doc/python3-ringmaster COMPONENT python EXCLUDE_FROM_ALL)
+set(CPACK_RINGMASTER_PYTHON ${CMAKE_CPACK_COMMAND} --config ${CMAKE_BINARY_DIR}/PythonPackage.cmake)  # PackageParts.cmake
+configure_file(cmake/PythonPackage.cmake.in ${CMAKE_BINARY_DIR}/PythonPackage.cmake @ONLY)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME ringmaster)
@@ -59,7 +68,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${RINGMASTER_CUDA_LIBRARIES})
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "systemd | systemd-standalone-sysusers | systemd-sysusers")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ca-certificates)  # datasets at https and s3 addresses
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS
-    "bash-completion, python3-grpcio, python3-protobuf, python3-yaml, protobuf-compiler-grpc")
+    "python3-ringmaster, python3-torch, bash-completion, python3-grpcio, python3-protobuf, python3-yaml, protobuf-compiler-grpc")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA
     "${debian}/conffiles;${debian}/postinst;${debian}/prerm;${debian}/postrm")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)

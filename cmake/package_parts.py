@@ -67,14 +67,15 @@ def document(package):
     asked, needed = set(), set()
     with tempfile.TemporaryDirectory() as folder:
         output("dpkg-deb", "--extract", package, folder)
-        for program in programs(pathlib.Path(folder)):
+        linked = programs(pathlib.Path(folder))
+        for program in linked:
             found, its_own = loaded(program)
             for library, path in found.items():
                 owner = package_of(path)
                 if owner:
                     (asked if library in its_own else needed).add(owner)
-    inside = {part for part in COMPILED_IN
-              if subprocess.run(["dpkg-query", "--show", part], capture_output=True, check=False).returncode == 0}
+    inside = {part for part in COMPILED_IN if linked
+              and subprocess.run(["dpkg-query", "--show", part], capture_output=True, check=False).returncode == 0}
     kinds = {**dict.fromkeys(needed, "DEPENDS_ON"), **dict.fromkeys(inside, "STATIC_LINK"),
              **dict.fromkeys(asked, "DYNAMIC_LINK")}
     parts = {part: entry(part) for part in sorted(kinds)}

@@ -13,6 +13,7 @@ from debian_package import BUILD, run
 
 MOST_BYTES = 60 << 20
 EXPECTED = ("bin/ringmaster", "bin/ringworker", "bin/ringctl", "scripts/gpu-check", "scripts/same-bits", "bench/vs_pytorch.py", "bench/train",
+            "lib/ringmaster/python/ringmaster/torch/job.py",
             "examples/alexnet-cifar10.yaml", "docs/gpu.md", "README.md", "LICENSE")
 C_LIBRARY = ("libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2")
 LOADER = pathlib.Path("/lib64/ld-linux-x86-64.so.2")

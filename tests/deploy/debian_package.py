@@ -1,4 +1,4 @@
-"""The package of the build that a test belongs to, packed by CPack into the test's own folder."""
+"""The packages of the build that a test belongs to, packed by CPack into the test's own folder."""
 import os
 import pathlib
 import subprocess
@@ -21,13 +21,18 @@ def run(*arguments, **options):
     return done
 
 
-def make_package(folder):
-    """The path of a new .deb below `folder`."""
+def make_packages(folder):
+    """The paths of new .debs below `folder`: of ringmaster, and of python3-ringmaster."""
     run("cpack", "-G", "DEB", "-B", folder, cwd=BUILD)
-    packages = list(pathlib.Path(folder).glob("ringmaster_*.deb"))
-    if len(packages) != 1:
-        raise AssertionError(f"cpack made {packages}, expected one package")
-    return packages[0]
+    packages = sorted(pathlib.Path(folder).glob("*.deb"), reverse=True)
+    if [package.name.split("_")[0] for package in packages] != ["ringmaster", "python3-ringmaster"]:
+        raise AssertionError(f"cpack made {packages}, expected two packages")
+    return packages
+
+
+def make_package(folder):
+    """The path of a new .deb of ringmaster below `folder`."""
+    return make_packages(folder)[0]
 
 
 def field(package, name):

@@ -15,6 +15,7 @@ from debian_package import BUILD, DAEMONS, run
 EXPECTED = (
     "etc/ringmaster/ringmaster.env", "etc/ringmaster/ringworker.env",
     "usr/bin/ringmaster", "usr/bin/ringworker", "usr/bin/ringctl",
+    "usr/lib/ringmaster/python/ringmaster/core.py", "usr/lib/ringmaster/python/ringmaster/torch/job.py",
     "usr/lib/systemd/system/ringmaster.service", "usr/lib/systemd/system/ringworker.service",
     "usr/lib/sysusers.d/ringmaster.conf",
     "usr/share/bash-completion/completions/ringctl",
@@ -23,6 +24,7 @@ EXPECTED = (
     "usr/share/ringmaster/examples/alexnet-cifar10.yaml",
     "usr/share/ringmaster/examples/python/submit_and_plot.py",
     "usr/share/ringmaster/examples/python/convert_weights.py",
+    "usr/share/ringmaster/examples/python/gpt.py",
     "usr/share/ringmaster/proto/ringmaster/v1/jobs.proto",
     "usr/share/ringmaster/proto/google/rpc/status.proto",
 )
@@ -95,8 +97,8 @@ class PackageTest(unittest.TestCase):
     def test_modes_and_owners(self):
         for line in run("dpkg-deb", "--contents", self.package).stdout.splitlines():
             mode, owner, *_, name = line.split()
-            program = name.startswith("./usr/bin/") and not name.endswith("/")
             folder = name.endswith("/")
+            program = not folder and (name.startswith("./usr/bin/") or name == "./usr/lib/ringmaster/ringmaster_pjrt_host")
             self.assertEqual(mode, "drwxr-xr-x" if folder else
                              "-rwxr-xr-x" if program else "-rw-r--r--", name)
             self.assertEqual(owner, "root/root", name)
