@@ -87,6 +87,7 @@ class TemplateWriter {
     if (&type == v1::Model::descriptor()) return WriteModel(level);
     for (int i = 0; i < type.field_count(); ++i) {
       const FieldDescriptor& field = *type.field(i);
+      if (!job::IsKey(field)) continue;
       const OneofDescriptor* const oneof = field.real_containing_oneof();
       if (oneof == nullptr) {
         const YamlNode* const value = FindKey(chosen, field.name());

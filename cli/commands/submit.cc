@@ -37,7 +37,8 @@ StatusOr<v1::JobSpec> ReadSpec(const SubmitOptions& options) {
   RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("job file", options.file));
   RING_ASSIGN_OR_RETURN(
       const v1::JobSpec spec,
-      job::ParseJobFile(options.file, text, options.overrides, job::FilesBeside(options.file)));
+      job::ParseJobFile(options.file, text, options.overrides, job::FilesBeside(options.file),
+                        job::ScriptBeside(options.file)));
   RING_RETURN_IF_ERROR(Annotate(job::Validate(spec), options.file));
   return spec;
 }

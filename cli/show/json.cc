@@ -471,6 +471,9 @@ Json OfSettings(const Settings& message) {
   if (const auto* const model = google::protobuf::DynamicCastToGenerated<v1::Model>(&message)) {
     return OfModel(*model);
   }
+  if (const auto* const file = google::protobuf::DynamicCastToGenerated<v1::ScriptFile>(&message)) {
+    return file->path();
+  }
   if (const auto* const list = job::ListField(*message.GetDescriptor())) {
     return OfField(message, *list);
   }

@@ -53,6 +53,8 @@ const FieldDescriptor* ListField(const Descriptor& type) {
   return field->is_repeated() && field->name() == "values" ? field : nullptr;
 }
 
+bool IsKey(const FieldDescriptor& field) { return !RulesOf(field).no_key(); }
+
 bool IsByName(const FieldDescriptor& field) { return RulesOf(field).by_name(); }
 
 const FieldDescriptor* AloneField(const Descriptor& type) {

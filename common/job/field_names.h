@@ -23,6 +23,8 @@ namespace ringmaster::job {
 // there is none.
 [[nodiscard]] const google::protobuf::FieldDescriptor* AloneField(
     const google::protobuf::Descriptor& type);
+// Whether a job file may say it: what programs alone write (its rules say `no_key`) is no key.
+[[nodiscard]] bool IsKey(const google::protobuf::FieldDescriptor& field);
 // Whether a list is written as a mapping (its rules say `by_name`) from the first field of its
 // messages to the second.
 [[nodiscard]] bool IsByName(const google::protobuf::FieldDescriptor& field);

@@ -7,6 +7,7 @@
 #include "common/files.h"
 #include "common/job/field_names.h"
 #include "common/job/overrides.h"
+#include "common/job/script_files.h"
 #include "common/model/read_model.h"
 #include "common/text.h"
 #include "common/yaml/scalar.h"
@@ -106,7 +107,9 @@ Status ReadByName(const YamlNode& node, const FieldDescriptor& field, Message* m
 
 Status UnknownKey(const YamlNode::Member& member, const Descriptor& type) {
   std::vector<std::string> known;
-  for (int i = 0; i < type.field_count(); ++i) known.push_back(type.field(i)->name());
+  for (int i = 0; i < type.field_count(); ++i) {
+    if (IsKey(*type.field(i))) known.push_back(type.field(i)->name());
+  }
   YamlNode key;
   key.kind = YamlNode::Kind::kScalar;
   key.text = member.key;
@@ -123,7 +126,7 @@ Status UnknownKey(const YamlNode::Member& member, const Descriptor& type) {
 Status ReadMember(const YamlNode::Member& member, Message* message, const model::ReadFile& files) {
   const Descriptor& type = *message->GetDescriptor();
   const FieldDescriptor* const field = type.FindFieldByName(member.key);
-  if (field == nullptr) return UnknownKey(member, type);
+  if (field == nullptr || !IsKey(*field)) return UnknownKey(member, type);
   if (const auto* oneof = field->real_containing_oneof()) {
     const Reflection& reflection = *message->GetReflection();
     if (const auto* other = reflection.GetOneofFieldDescriptor(*message, oneof)) {
@@ -183,6 +186,11 @@ model::ReadFile FilesBeside(const std::string& job_file) {
   };
 }
 
+ReadScript ScriptBeside(const std::string& job_file) {
+  const std::string folder = std::filesystem::path(job_file).parent_path();
+  return [folder](v1::Script* script) { return ReadScriptFiles(folder, script); };
+}
+
 Status ReadYaml(const std::string& name, const std::string& text, Message* message) {
   RING_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(name, text));
   return ReadMessage(root, name, message, nullptr);
@@ -190,7 +198,7 @@ Status ReadYaml(const std::string& name, const std::string& text, Message* messa
 
 StatusOr<v1::JobSpec> ParseJobFile(const std::string& name, const std::string& text,
                                    const std::vector<std::string>& overrides,
-                                   const model::ReadFile& files) {
+                                   const model::ReadFile& files, const ReadScript& script_files) {
   RING_ASSIGN_OR_RETURN(YamlNode root, ParseYaml(name, text));
   if (root.kind == YamlNode::Kind::kNull) return InvalidArgument("{}: empty", name);
   for (const std::string& override : overrides) {
@@ -198,6 +206,9 @@ StatusOr<v1::JobSpec> ParseJobFile(const std::string& name, const std::string& t
   }
   v1::JobSpec spec;
   RING_RETURN_IF_ERROR(ReadMessage(root, "job", &spec, files));
+  if (spec.has_script() && script_files != nullptr) {
+    RING_RETURN_IF_ERROR(Annotate(script_files(spec.mutable_script()), name));
+  }
   return spec;
 }
 

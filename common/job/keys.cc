@@ -89,6 +89,7 @@ Key OptionKey(const std::string& name) {
 void AddKeys(const Descriptor& type, const std::string& prefix, std::vector<Key>* keys) {
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
+    if (!IsKey(field)) continue;
     keys->push_back(Describe(field));
     const std::string path = prefix + field.name();
     keys->back().path = path;

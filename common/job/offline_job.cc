@@ -55,7 +55,7 @@ StatusOr<v1::DatasetFacts> FactsOf(const v1::JobSpec& spec, const std::string& d
 StatusOr<v1::JobSpec> ReadJob(const std::string& file, const std::vector<std::string>& overrides) {
   RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("job file", file));
   RING_ASSIGN_OR_RETURN(const v1::JobSpec spec,
-                        ParseJobFile(file, text, overrides, FilesBeside(file)));
+                        ParseJobFile(file, text, overrides, FilesBeside(file), ScriptBeside(file)));
   RING_RETURN_IF_ERROR(Annotate(Validate(spec), file));
   return spec;
 }

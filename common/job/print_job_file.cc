@@ -72,7 +72,7 @@ std::vector<std::string> Members(const Message& message) {
     const Reflection& reflection = *message.GetReflection();
     const bool present = field.is_repeated() ? reflection.FieldSize(message, &field) > 0
                                              : reflection.HasField(message, &field);
-    if (present) members.push_back(field.name() + ": " + FieldYaml(message, field));
+    if (present && IsKey(field)) members.push_back(field.name() + ": " + FieldYaml(message, field));
   }
   return members;
 }

@@ -71,9 +71,20 @@ StatusOr<v1::Graph> GraphOf(const v1::JobSpec& spec, const v1::DatasetFacts& dat
 
 }  // namespace
 
+namespace {
+
+constexpr uint32_t kUsualShards = 8;
+
+// Whether its attach may say how many there are.
+bool ShardsAreOpen(const v1::JobSpec& spec) { return spec.has_script() && !spec.has_shards(); }
+
+}  // namespace
+
 uint32_t ShardsOf(const v1::JobSpec& spec) {
   if (spec.has_shards()) return spec.shards();
-  return spec.has_batch() ? std::min(8U, spec.batch()) : 8;
+  const uint32_t usual = spec.has_batch() ? std::min(kUsualShards, spec.batch()) : kUsualShards;
+  // None of those that must take part is without one.
+  return spec.has_script() ? std::max(usual, spec.workers().min()) : usual;
 }
 
 v1::WorkerRange WorkersOf(const v1::JobSpec& spec) {
@@ -84,11 +95,19 @@ v1::WorkerRange WorkersOf(const v1::JobSpec& spec) {
 }
 
 v1::JobSpec WithDefaults(v1::JobSpec spec) {
+  const bool seed_is_open = spec.has_script() && !spec.has_seed();
   FillDefaults(&spec);
-  ResolveAugment(&spec);
-  if (auto model = model::Resolve(spec.model()); model.ok()) *spec.mutable_model() = *model;
-  spec.set_shards(ShardsOf(spec));
-  *spec.mutable_workers() = WorkersOf(spec);
+  if (seed_is_open) spec.clear_seed();
+  if (spec.has_script()) {
+    spec.clear_memory();  // as all keys that such a job has not
+  } else {
+    ResolveAugment(&spec);
+    if (auto model = model::Resolve(spec.model()); model.ok()) *spec.mutable_model() = *model;
+  }
+  if (!ShardsAreOpen(spec)) {
+    spec.set_shards(ShardsOf(spec));
+    *spec.mutable_workers() = WorkersOf(spec);
+  }
   v1::Precision& precision = *spec.mutable_precision();
   if (precision.policy() != v1::POLICY_MIXED_FLOAT16) {  // nothing else scales the loss
     precision.clear_initial_loss_scale();
@@ -156,22 +175,13 @@ StatusOr<v1::ResolvedJob> ResolveRest(const v1::JobSpec& spec, const v1::JobSpec
     job.mutable_checkpoint()->set_every_seconds(kSecondsOfPredictions);
   }
   *job.mutable_memory() = complete.memory();
+  FillDefaults(job.mutable_memory());
   return job;
 }
 
-// What the job file leaves out is as attach has it.
+// With nothing left that the script's attach says, and valid.
 StatusOr<v1::JobSpec> Completed(v1::JobSpec spec, const v1::ScriptFacts& facts) {
-  if (!spec.has_batch() && facts.batch() > 0) spec.set_batch(static_cast<uint32_t>(facts.batch()));
-  if (!spec.has_shards() && facts.shards() > 0) spec.set_shards(facts.shards());
-  if (spec.length_case() == v1::JobSpec::LENGTH_NOT_SET) {
-    if (facts.steps() > 0) {
-      spec.set_steps(facts.steps());
-    } else if (facts.epochs() > 0) {
-      spec.set_epochs(facts.epochs());
-    }
-  }
-  if (!spec.has_seed()) spec.set_seed(facts.seed());
-  if (!spec.has_optimizer()) *spec.mutable_optimizer() = facts.optimizer();
+  TakeSaid(facts, &spec);
   const auto missing = [](const char* what, const char* example) {
     return InvalidArgument(
         "{}: neither the job nor the script's attach says it; for example "
@@ -184,6 +194,16 @@ StatusOr<v1::JobSpec> Completed(v1::JobSpec spec, const v1::ScriptFacts& facts) 
     return InvalidArgument(
         "epochs: the script has no dataset; say steps, or attach(..., dataset=)");
   }
+  uint64_t drawn = 0;
+  if (spec.has_steps() && __builtin_mul_overflow(spec.steps(), uint64_t{spec.batch()}, &drawn)) {
+    return InvalidArgument("steps: {} of {} samples each do not fit into 64 bits", spec.steps(),
+                           spec.batch());
+  }
+  RING_RETURN_IF_ERROR(Validate(spec));
+  // It is the script's: no job file may say another one.
+  RING_RETURN_IF_ERROR(Annotate(CheckRules(facts.optimizer()), "the script's optimizer"));
+  *spec.mutable_optimizer() = facts.optimizer();
+  RING_RETURN_IF_ERROR(CheckOptimizer(spec));
   return spec;
 }
 
@@ -221,20 +241,36 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   return ResolveRest(spec, complete, numerics_class, std::move(job));
 }
 
+void TakeSaid(const v1::ScriptFacts& facts, v1::JobSpec* spec) {
+  if (!spec->has_batch() && facts.batch() > 0) {
+    spec->set_batch(static_cast<uint32_t>(std::min<uint64_t>(facts.batch(), UINT32_MAX)));
+  }
+  if (!spec->has_shards() && facts.shards() > 0) spec->set_shards(facts.shards());
+  if (!spec->has_shards() && spec->has_batch()) {
+    spec->set_shards(std::min(kUsualShards, spec->batch()));
+  }
+  if (spec->length_case() == v1::JobSpec::LENGTH_NOT_SET) {
+    if (facts.steps() > 0) {
+      spec->set_steps(facts.steps());
+    } else if (facts.epochs() > 0) {
+      spec->set_epochs(facts.epochs());
+    }
+  }
+  if (!spec->has_seed()) spec->set_seed(facts.seed());
+}
+
 StatusOr<v1::ResolvedJob> ResolveScript(const v1::JobSpec& spec, const v1::ScriptFacts& facts,
                                         const std::string& content,
                                         const v1::NumericsClass& numerics_class) {
-  if (spec.has_optimizer()) {
-    return InvalidArgument("optimizer: the script says it, and its rates; leave it out");
-  }
   RING_ASSIGN_OR_RETURN(const v1::JobSpec said, Completed(spec, facts));
-  RING_RETURN_IF_ERROR(Validate(said));
   v1::ResolvedJob job;
   v1::ResultSpec& result = *job.mutable_result();
   const v1::JobSpec complete = WithDefaults(said);
   *result.mutable_data() = DataOf(complete, facts);
   result.mutable_data_use()->set_train_samples(result.data().train_samples());
   *result.mutable_graph() = graph::ScriptGraph(facts, content);
+  // Whoever said the facts is another process.
+  RING_RETURN_IF_ERROR(graph::ScriptProgram(result.graph(), graph::Mode::kTraining, 1).status());
   for (const v1::ScriptTensor& tensor : facts.tensors()) {
     v1::TensorUpdate& update = *result.add_updates();
     update.set_learning_rate(1);

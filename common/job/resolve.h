@@ -16,7 +16,7 @@ namespace ringmaster::job {
 
 // A spec in which nothing is left to a default, and that resolves to the same job: the (rules) of
 // job.proto, and what is computed. It checks nothing; what names no model of the zoo keeps its
-// model as it is.
+// model as it is. Of a job of a script what its attach may say stays open (TakeSaid).
 [[nodiscard]] v1::JobSpec WithDefaults(v1::JobSpec spec);
 
 // `spec` valid, `data` and `numerics_class` as the workers reported them; that class has all shards
@@ -28,6 +28,10 @@ namespace ringmaster::job {
                                                 const v1::NumericsClass& numerics_class,
                                                 const v1::InitSourceFacts* init = nullptr);
 
+// Of a job of a script: what the spec leaves out is as its attach has it: batch, shards, length and
+// seed. The optimizer stays the script's.
+void TakeSaid(const v1::ScriptFacts& facts, v1::JobSpec* spec);
+
 // Of a job of a script: its data are what the script says, and what the spec leaves out is as its
 // attach has it. `content`: lower-case hex, of the script and all that goes with it.
 // INVALID_ARGUMENT names what neither says.
@@ -37,7 +41,7 @@ namespace ringmaster::job {
                                                       const v1::NumericsClass& numerics_class);
 
 // min(8, batch) unless the spec says otherwise; and the worker range with defaults. What scheduling
-// needs before a job is resolved.
+// needs before a job is resolved: a script that has not run may say other shards.
 [[nodiscard]] uint32_t ShardsOf(const v1::JobSpec& spec);
 [[nodiscard]] v1::WorkerRange WorkersOf(const v1::JobSpec& spec);
 

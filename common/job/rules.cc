@@ -180,6 +180,7 @@ Status Missing(const Message& message, const std::string& path, const FieldDescr
 
 Status CheckKey(const Message& message, const std::string& path, const FieldDescriptor& field) {
   const v1::FieldRules& rules = RulesOf(field);
+  if (rules.no_key()) return absl::OkStatus();
   const Reflection& reflection = *message.GetReflection();
   const bool present = field.is_repeated() ? reflection.FieldSize(message, &field) > 0
                                            : reflection.HasField(message, &field);

@@ -26,7 +26,7 @@ constexpr int kMostDepth = 32;    // of folders: links may lead round in a circl
 constexpr size_t kMostNamed = 3;  // in an error
 
 Status Named(const char* key, const Status& status) {
-  return status.ok() ? status : InvalidArgument("{}: {}", key, Message(status));
+  return status.ok() ? status : InvalidArgument("{}: {}", key, ringmaster::Message(status));
 }
 
 // `./configs/` is configs, the folder itself a dot.
@@ -159,7 +159,7 @@ StatusOr<std::string> ReadFile(const data::Descriptor& folder, const std::string
   return content;
 }
 
-Status CheckPath(const std::string& path) {
+Status CheckFilePath(const std::string& path) {
   const auto bad = [&](const char* why) {
     return InvalidArgument("script.files: \"{}\" {}", OneLine(path, kMaxNameText), why);
   };
@@ -226,7 +226,7 @@ Status CheckScriptFiles(const v1::Script& script) {
   uint64_t bytes = 0;
   std::set<std::string> paths;
   for (const v1::ScriptFile& file : script.files()) {
-    RING_RETURN_IF_ERROR(CheckPath(file.path()));
+    RING_RETURN_IF_ERROR(CheckFilePath(file.path()));
     if (!paths.empty() && *paths.rbegin() >= file.path()) {
       return InvalidArgument(
           "script.files: {} stands behind {}; expected each path once, ascending", file.path(),

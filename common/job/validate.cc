@@ -11,14 +11,17 @@
 #include "common/data/columns.h"
 #include "common/data/data_url.h"
 #include "common/data/format.h"
+#include "common/ids.h"
 #include "common/job/image_rules.h"
 #include "common/job/metrics.h"
 #include "common/job/resolve.h"
 #include "common/job/rules.h"
 #include "common/job/sample_use.h"
+#include "common/job/script_files.h"
 #include "common/job/update_rules.h"
 #include "common/model/build.h"
 #include "common/model/fine_tuning.h"
+#include "common/text.h"
 
 namespace ringmaster::job {
 namespace {
@@ -145,7 +148,7 @@ Status CheckBegin(const v1::JobSpec& spec) {
 
 Status CheckClasses(const v1::JobSpec& complete) {
   const v1::WorkerRange& workers = complete.workers();
-  if (workers.classes().empty()) return absl::OkStatus();
+  if (workers.classes().empty() || !complete.has_shards()) return absl::OkStatus();
   if (workers.mix() == v1::MIX_NONE) {
     return InvalidArgument(
         "workers.classes: with workers.mix none one class computes all shards; add mix: fixed or "
@@ -167,25 +170,81 @@ Status CheckClasses(const v1::JobSpec& complete) {
                          workers.max(), names.size());
 }
 
+// Of a job of a script that does not say them they are known at its attach.
 Status CheckShards(const v1::JobSpec& complete) {
   const v1::WorkerRange& workers = complete.workers();
-  if (complete.has_batch() && complete.batch() < complete.shards()) {
+  if (complete.has_shards() && complete.has_batch() && complete.batch() < complete.shards()) {
     return InvalidArgument(
         "batch {} is smaller than shards {}: each shard needs a sample; lower shards or raise "
         "batch",
         complete.batch(), complete.shards());
   }
-  if (workers.min() > complete.shards()) {
+  if (complete.has_shards() && workers.min() > complete.shards()) {
     return InvalidArgument(
         "workers.min {} is larger than shards {}: each worker needs a shard; lower workers.min or "
         "raise shards",
         workers.min(), complete.shards());
   }
-  if (workers.max() < workers.min()) {
+  if (workers.has_max() && workers.max() < workers.min()) {
     return InvalidArgument("workers.max {} is smaller than workers.min {}", workers.max(),
                            workers.min());
   }
   return CheckClasses(complete);
+}
+
+bool IsVariableName(const std::string& name) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  return !name.empty() && letter(name[0]) &&
+         std::ranges::all_of(name, [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+}
+
+Status CheckEnvironment(const v1::Script& script) {
+  constexpr const char* kOurs = "RINGMASTER_";
+  std::set<std::string> names;
+  for (const v1::ScriptVariable& variable : script.env()) {
+    const std::string name = OneLine(variable.name(), kMaxNameText);
+    if (!IsVariableName(variable.name())) {
+      return InvalidArgument(
+          "script.env: \"{}\" is no name of a variable: letters, digits and _, no digit first",
+          name);
+    }
+    if (name.starts_with(kOurs)) {
+      return InvalidArgument("script.env: {}: names that begin with {} are the worker's", name,
+                             kOurs);
+    }
+    if (!names.insert(variable.name()).second) {
+      return InvalidArgument("script.env: {} stands there twice", name);
+    }
+    if (variable.value().find('\0') != std::string::npos) {
+      return InvalidArgument("script.env: {}: there is a zero byte in it", name);
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status CheckScript(const v1::JobSpec& spec) {
+  const v1::Script& script = spec.script();
+  if (script.files_size() > 0) RING_RETURN_IF_ERROR(CheckScriptFiles(script));
+  for (const std::string& argument : script.args()) {
+    if (argument.find('\0') == std::string::npos) continue;
+    return InvalidArgument("script.args: there is a zero byte in one of them");
+  }
+  if (!script.python().empty() && !IsName(script.python())) {
+    return InvalidArgument(
+        "script.python: \"{}\" is no name of an interpreter: letters, digits, '.', '_' and '-'; "
+        "ringworker --python NAME=PATH gives it one",
+        OneLine(script.python(), kMaxNameText));
+  }
+  if (spec.has_optimizer()) {
+    return InvalidArgument("optimizer: the script says it, and its rates; leave it out");
+  }
+  if (!spec.checkpoint().best().empty()) {
+    return InvalidArgument("checkpoint.best: a job of a script evaluates nothing; leave it out");
+  }
+  RING_RETURN_IF_ERROR(CheckEnvironment(script));
+  return CheckPrecision(spec.precision());
 }
 
 }  // namespace
@@ -195,8 +254,7 @@ Status Validate(const v1::JobSpec& spec) {
   RING_RETURN_IF_ERROR(CheckName(spec.name()));
   const v1::JobSpec complete = WithDefaults(spec);
   if (spec.has_script()) {
-    RING_RETURN_IF_ERROR(CheckPrecision(spec.precision()));
-    if (spec.has_optimizer()) RING_RETURN_IF_ERROR(CheckOptimizer(spec));
+    RING_RETURN_IF_ERROR(CheckScript(spec));
     return CheckShards(complete);
   }
   RING_RETURN_IF_ERROR(model::Resolve(spec.model()).status());

@@ -35,6 +35,7 @@ v1::JobSpec LeastSpec(const std::vector<std::string>& overrides = {}) {
 void CollectFields(const Descriptor& type, std::vector<const FieldDescriptor*>* fields) {
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor* const field = type.field(i);
+    if (!IsKey(*field)) continue;
     fields->push_back(field);
     const Descriptor* const part = field->message_type();
     const bool leaf =
