@@ -15,7 +15,7 @@
 namespace ringmaster::job {
 namespace {
 
-constexpr char kOwn[] = "name: own\nscript: train.py\n";
+constexpr char kOwn[] = "name: own\nscript: {file: train.py}\n";
 
 v1::JobSpec OwnSpec(const std::string& text, const std::vector<std::string>& overrides = {}) {
   const StatusOr<v1::JobSpec> spec = ParseJobFile("job.yaml", text, overrides);
@@ -55,7 +55,8 @@ StatusOr<v1::ResolvedJob> OwnResolved(const v1::JobSpec& spec, const v1::ScriptF
 }
 
 TEST_CASE("Script job: its file alone is enough, and all of it is read and printed") {
-  CHECK(OwnSpec(kOwn).script().file() == "train.py");
+  CHECK(OwnSpec("name: own\nscript: train.py\n").SerializeAsString() ==
+        OwnSpec(kOwn).SerializeAsString());
   CHECK(OwnError({}) == "valid");
   const v1::JobSpec spec = OwnSpec(
       "name: own\nscript: {file: train.py, include: [model.py, configs/], args: [\"--layers=6\"], "
