@@ -1,0 +1,280 @@
+"""A script's job has one result: by itself, on every cluster, whoever of it is killed, and when it goes on later."""
+import contextlib
+import json
+import os
+import signal
+import subprocess
+
+import cluster
+import exactness
+import scripts
+
+CLUSTERS = {"1x2": [("a", 2)], "2x1": [("a", 1), ("b", 1)], "4x1": [(name, 1) for name in "abcd"]}
+LONG = 400
+
+# Ends its own process once at each of three places of a step; the argument is a folder where it remembers that.
+KILLED = {
+    "before": '''
+def once(place):
+    try:
+        os.close(os.open(os.path.join(sys.argv[1], place), os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+def end(place):
+    if once(place):
+        os.kill(os.getpid(), signal.SIGKILL)
+''',
+    "behind": '''
+def hook(gradient):
+    if job.step == 7:
+        end("in backward")
+model[4].weight.register_hook(hook)
+''',
+    "early": 'if shard.step == 5:\n    end("before the first tensor")',
+    "late": 'if shard.step == 9:\n    end("behind the last bucket")',
+}
+
+LOAD = scripts.MODEL + '''
+import ringmaster.torch
+model = make_model()
+before = {name: value.clone() for name, value in model.state_dict().items()}
+loaded = ringmaster.torch.load(sys.argv[1])
+print(model.load_state_dict(loaded, strict=True))
+print("tracked", model[1].num_batches_tracked.item())
+print("same", sum(bool((before[name] == value).all()) for name, value in model.state_dict().items()))
+model.eval()
+x = torch.randn(2000, 16, generator=torch.Generator().manual_seed(5))
+print("accuracy", (model(x).argmax(1) == x[:, :4].argmax(1)).double().mean().item())
+'''
+
+
+def of_file(path):
+    return exactness.sha256(path / "model.safetensors")
+
+
+class SameBytesTest(scripts.ScriptCase):
+    def test_alone_and_on_every_cluster(self):
+        """Solo on one core and on two, and clusters of three shapes: the model's bytes; of clusters the manifest's, too."""
+        alone = {cores: of_file(self.run_alone(scripts.script(), cores)[0]) for cores in (1, 2)}
+        manifests = {}
+        for name, workers in CLUSTERS.items():
+            running, failed = cluster.Cluster(), True
+            try:
+                running.start_coordinator()
+                for worker, cores in workers:
+                    running.start_worker(worker, cores)
+                status = self.check_succeeded(self.submit(scripts.script(), running, workers={"min": len(workers)}), running)
+                self.check_work(status, workers)
+                self.assertEqual(status["files"]["model.safetensors"], alone[1], name)
+                manifests[name] = status["checkpoint"]["sha256"]
+                running.stop()
+                failed = False
+            finally:
+                running.destroy(failed)
+        self.assertEqual(alone[1], alone[2])
+        self.assertEqual(len(set(manifests.values())), 1, manifests)
+
+    def test_another_seed_is_another_result(self):
+        seeds = {of_file(self.run_alone(scripts.script(seed=seed))[0]) for seed in (0, 2)}
+        self.assertEqual(len(seeds), 2)
+        with self.started("a") as running:
+            of_script = self.check_succeeded(self.submit(scripts.script(seed=2)))
+            of_job = self.check_succeeded(self.submit(scripts.script(), seed=2))
+            # The job file comes before what attach says.
+            both = self.check_succeeded(self.submit(scripts.script(seed=2), seed=0))
+            self.assertEqual(of_job["files"]["model.safetensors"], of_script["files"]["model.safetensors"])
+            self.assertEqual({status["files"]["model.safetensors"] for status in (of_job, both)}, seeds)
+            self.assertEqual(running.status(of_job["job_id"])["spec"]["script"]["file"], "train.py")
+
+    def test_run_needs_no_job_file(self):
+        with self.started("a", cores=2) as running:
+            path = self.job_file(scripts.script()).with_name("train.py")
+            running.ringctl("run", path)
+            job = running.json("ps")["jobs"][0]["job_id"]
+            self.assertEqual(self.check_succeeded(job)["files"]["model.safetensors"],
+                             of_file(self.run_alone(scripts.script())[0]))
+
+    def test_files_arguments_and_environment_come_with_it(self):
+        text = scripts.script(
+            before='''
+import helper
+text = (pathlib.Path(__file__).parent / "configs/small.txt").read_text()
+print("told:", sys.argv[1:], os.environ["GREETING"], helper.WORD, text)
+''')
+        with self.started("a", "b"):
+            job = self.submit(text, files={"helper.py": "WORD = 'helped'\n", "configs/small.txt": "configured"},
+                              script_keys={"include": ["helper.py", "configs"], "args": ["--layers=2", "two words"],
+                                           "env": {"GREETING": "hello"}},
+                              workers={"min": 2})
+            self.check_succeeded(job)
+            self.wait_printed(job, "core0: told: ['--layers=2', 'two words'] hello helped configured")
+
+
+class ScriptElasticityTest(scripts.ScriptCase):
+    @contextlib.contextmanager
+    def slow(self, *names, **options):
+        """Workers that run the job slowly until the gate is opened; the job's id once it is some steps on."""
+        self.expected(LONG)  # a cluster of its own
+        [self.gate] = self.cluster.gates("", milliseconds=80)
+        with self.started(*names, **options):
+            job = self.submit(scripts.script(), steps=LONG)
+            self.cluster.watch_until(job, lambda status: status["step"] > 3 and len(status["workers"]) == len(names),
+                                     "the job runs")
+            yield job
+
+    def check_end(self, job):
+        """Lets the job go. It succeeds with the checkpoint of one undisturbed worker; its status."""
+        self.gate.open()
+        status = self.check_succeeded(job)
+        self.assertEqual(status["checkpoint"]["sha256"], self.expected(LONG))
+        return status
+
+    def test_a_killed_child_costs_its_shard_alone(self):
+        with self.slow("a", "b") as job:
+            generation = self.cluster.status(job)["generation"]
+            [killed] = self.wait_children("b")
+            os.kill(killed, signal.SIGKILL)
+            cluster.wait_until(lambda: self.children("b") not in ([], [killed]), "another child")
+            status = self.check_end(job)
+            self.assertEqual((status["generation"], status["regroups"]), (generation, []))
+            self.wait_printed(job, "was killed by signal 9 (Killed)")
+            self.check_gone([killed])
+
+    def test_children_that_are_killed_in_the_middle_of_a_shard(self):
+        plain = self.expected()
+        alone = of_file(self.run_alone(scripts.script())[0])
+        with self.started("a", "b") as running:
+            for workers in (1, 2):
+                folder = running.new_path("killed")
+                folder.mkdir()
+                job = self.submit(scripts.script(**KILLED), script_keys={"args": [str(folder)]},
+                                  workers={"min": workers, "max": workers})
+                status = self.check_succeeded(job)
+                self.assertEqual(len(list(folder.iterdir())), 3)
+                self.assertEqual(status["regroups"], [])
+                # Another script, and another argument: another manifest of the same model.
+                self.assertNotEqual(status["checkpoint"]["sha256"], plain)
+                self.assertEqual(status["files"]["model.safetensors"], alone)
+
+    def test_a_killed_zygote_is_started_again(self):
+        with self.slow("a", "b", cores=2) as job:
+            [zygote] = self.zygotes("b")
+            children = self.wait_children("b", 2)
+            os.kill(zygote, signal.SIGKILL)
+            self.check_gone([zygote, *children])
+            self.wait_children("b", 2)
+            self.assertNotEqual(self.zygotes("b"), [zygote])
+            self.assertEqual(self.check_end(job)["regroups"], [])
+
+    def test_a_killed_worker_leaves_no_process_and_comes_back(self):
+        with self.slow("a", "b", "c") as job:
+            left = [*self.zygotes("b"), *self.wait_children("b")]
+            self.cluster.workers["b"].kill()
+            self.check_gone(left)
+            self.cluster.wait_ring(job, "a", "c")
+            self.cluster.start_worker("b", wait=False)
+            self.cluster.wait_ring(job, "a", "b", "c", timeout=60)
+            first, second = self.check_end(job)["regroups"]
+            self.assertEqual((first["lost"], second["joined"]), (["b"], ["b"]))
+            self.assertFalse(first["rewound"] or second["rewound"])
+
+    def test_all_workers_are_killed_and_the_newest_checkpoint_is_where_it_goes_on(self):
+        with self.slow("a", "b") as job:
+            self.cluster.watch_until(job, lambda status: status["step"] >= 15 and status["checkpoint"], "a checkpoint")
+            for name in "ab":
+                self.cluster.workers[name].kill()
+            for name in "ab":
+                self.cluster.start_worker(name, wait=False)
+            self.cluster.watch_until(job, lambda status: status["resumed_from"], "it goes on", timeout=120)
+            self.check_end(job)
+
+    def test_a_killed_coordinator_adopts_the_ring_that_went_on(self):
+        with self.slow("a", "b") as job:
+            before = self.cluster.status(job)
+            children = {name: self.wait_children(name) for name in "ab"}
+            self.cluster.coordinator.kill()
+            self.cluster.start_coordinator()
+            self.cluster.watch_until(job, lambda status: status["step"] > before["step"] + 3, "the ring goes on")
+            self.assertEqual({name: self.children(name) for name in "ab"}, children)
+            status = self.check_end(job)
+            self.assertEqual((status["generation"], status["regroups"]), (before["generation"], []))
+
+    def test_a_queued_job_outlives_its_coordinator(self):
+        """Its files are stored with it."""
+        with self.started() as running:
+            job = self.submit(scripts.script())
+            running.coordinator.kill()
+            running.start_coordinator()
+            running.start_worker("a")
+            self.assertEqual(self.check_succeeded(job)["checkpoint"]["sha256"], self.expected())
+
+    def test_a_joiner_takes_part(self):
+        with self.slow("a") as job:
+            self.cluster.start_worker("b", wait=False)
+            self.cluster.wait_ring(job, "a", "b", timeout=60)
+            [joined] = self.check_end(job)["regroups"]
+            self.assertEqual((joined["lost"], joined["joined"]), ([], ["b"]))
+
+    def test_a_drained_worker_leaves_without_a_shard_lost(self):
+        with self.slow("a", "b") as job:
+            left = [*self.zygotes("b"), *self.wait_children("b")]
+            self.cluster.ringctl("drain", "b")
+            self.cluster.wait_ring(job, "a")
+            self.check_gone(left)
+            [gone] = self.check_end(job)["regroups"]
+            self.assertEqual((gone["lost"], gone["shards_recomputed"]), (["b"], 0))
+
+
+class ResumeTest(scripts.ScriptCase):
+    def loaded(self, folder):
+        """What a process of its own says of a checkpoint that it loads with strict=True."""
+        done = subprocess.run([scripts.PYTHON, "-c", LOAD, folder], capture_output=True, text=True, timeout=120, check=False,
+                              env={**os.environ, "PYTHONPATH": str(scripts.PACKAGE)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("<All keys matched successfully>", done.stdout)
+        return dict(line.split() for line in done.stdout.splitlines()[1:])
+
+    def names_in(self, path):
+        """Of the tensors of a safetensors file, as its header says, without any code of ours."""
+        content = path.read_bytes()
+        header = json.loads(content[8:8 + int.from_bytes(content[:8], "little")])
+        return {name for name in header if name != "__metadata__"}
+
+    def test_a_job_that_was_cancelled_goes_on_and_its_checkpoint_is_the_module_s(self):
+        expected = self.expected(LONG)
+        [gate] = self.cluster.gates("", milliseconds=80)
+        with self.started("a", "b") as running:
+            job = self.submit(scripts.script(), steps=LONG)
+            running.watch_until(job, lambda status: status["checkpoint"] and status["checkpoint"]["step"] >= 10,
+                                "a checkpoint")
+            running.ringctl("cancel", job)
+            running.ringctl("wait", job, expect=cluster.JOB_CANCELLED)
+            newest = running.json("checkpoint", "ls", job)["checkpoints"][-1]["step"]
+            gate.open()
+            resumed = running.json("submit", "--resume", job)["job_id"]
+            status = self.check_succeeded(resumed)
+            self.assertEqual((status["resumes_job"], status["resumed_from"]["step"]), (job, newest))
+            self.assertEqual(status["checkpoint"]["sha256"], expected)
+            like = self.check_succeeded(running.json("submit", "--like", resumed)["job_id"])
+            self.assertEqual(like["files"], status["files"])
+
+            folder = running.folder / "checkpoint"
+            running.ringctl("checkpoint", "get", resumed, folder)
+            said = self.loaded(folder)
+            self.assertEqual(said["tracked"], str(LONG))
+            self.assertEqual(said["same"], "0")
+            self.assertGreater(float(said["accuracy"]), 0.6)
+            self.assertEqual(self.names_in(folder / "model.safetensors"),
+                             {*(f"{layer}.{role}" for layer in (0, 1, 4, 6) for role in ("weight", "bias")),
+                              *(f"1.{name}" for name in ("running_mean", "running_var", "num_batches_tracked"))})
+
+    def test_of_a_script_by_itself_it_is_the_same_file(self):
+        folder, said = self.run_alone(scripts.script(late='if job.lead and shard.step == 23: print("last loss", loss.item())'))
+        self.assertIn("last loss", said)
+        self.assertEqual(self.loaded(folder)["tracked"], str(scripts.STEPS))
+
+
+if __name__ == "__main__":
+    cluster.main()
