@@ -186,6 +186,7 @@ class Child:
 
     def __init__(self, lane):
         self._lane = lane
+        self.attached = False  # facts are told
         self._forked = False
         self.said_all = False  # END or RAISED: nothing is left to say
         self.gone = lambda: Ended(asked=False)  # what is raised where the socket ends without END
@@ -205,6 +206,7 @@ class Child:
 
     def facts(self, facts, initial):
         """`facts` as ScriptFacts in JSON; `initial`: a descriptor of the initial values."""
+        self.attached = True
         self._said(send_json, Kind.FACTS, facts, [initial])
 
     def layout(self, sizes):
@@ -257,8 +259,7 @@ class Child:
         """Likewise, of an exception; `trace`: its traceback object, from the script's first frame on."""
         message = str(error)
         if isinstance(error, RuntimeError) and "torch.use_deterministic_algorithms" in message:
-            message += (" -- ringmaster: this op has no implementation whose bits repeat; use another one, or say "
-                        "deterministic: false in the job file, which then promises no equal bits")
+            message += (" -- ringmaster: this op has no implementation whose bits repeat, which a job needs; use another one")
         text = "".join(traceback.format_exception(type(error), error, trace))
         self.raised(type(error).__name__, message, text, _is_of_host(error))
 

@@ -123,7 +123,7 @@ def _interpreter():
         said["libraries"] = package.determinism.libraries()
     except Exception as error:  # a broken torch raises whatever it met
         said["error"] = (f"{sys.executable} cannot import torch ({type(error).__name__}: {error}): "
-                         "apt install python3-torch, or ringworker --python PATH")
+                         "apt install python3-torch, or ringworker --python NAME=PATH")
     return said
 
 
@@ -180,8 +180,11 @@ def _run(child, script, arguments):
         return 1
     if child.said_all or not child.is_here():
         return status
-    child.raised("ScriptEnded", f"the script {how} before the job had ended: it leaves the loop over job.shards() only when "
-                                "that ends")
+    if not child.attached:
+        how += " without a call of ringmaster.torch.attach, which makes it a job's"
+    else:
+        how += " before the job had ended: it leaves the loop over job.shards() only when that ends"
+    child.raised("ScriptEnded", f"the script {how}")
     return 1
 
 

@@ -196,7 +196,7 @@ class Refusals(fake_worker.ScriptTest):
 
     def test_a_scaler_in_the_caller_s_frame(self):
         scaler = "scaler = torch.cuda.amp.GradScaler(enabled=False); scaler._enabled = {}"
-        self.assert_refused("scaler is a GradScaler, .*precision: mixed_float16", behind=scaler.format(True))
+        self.assert_refused("scaler is a GradScaler, .*precision: {policy: mixed_float16}", behind=scaler.format(True))
         child = self.fork(script(behind=scaler.format(False)))
         child.start()
 

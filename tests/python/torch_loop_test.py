@@ -71,7 +71,7 @@ class Loop(fake_worker.ScriptTest):
     def test_an_op_whose_bits_do_not_repeat_says_what_to_do(self):
         line = "    torch.zeros(3).put_(torch.tensor([0]), torch.ones(1), accumulate=False)"
         child, _, _ = self.start(LINE % line)
-        with self.assertRaisesRegex(fake_worker.Raised, "RuntimeError: put_.* deterministic: false in the job file"):
+        with self.assertRaisesRegex(fake_worker.Raised, "RuntimeError: put_.* -- ringmaster: .* use another one"):
             child.shard(0, 0)
 
     def test_a_script_s_own_gradients_are_its_own(self):

@@ -133,13 +133,15 @@ class Scripts(fake_worker.ScriptTest):
                           ("raise SystemExit", r"called sys.exit\(\)")):
             told = self.raised(text)[1]
             self.assertEqual(told["type"], "ScriptEnded")
-            self.assertRegex(told["message"], f"the script {how} before the job had ended")
+            self.assertRegex(told["message"], f"the script {how} without a call of ringmaster.torch.attach")
 
     def test_leaving_the_loop(self):
         child, _, _ = self.start(RUNS % "if shard.step == 1: break")
         child.shard(0, 0)
         child.ask(1, 0)
-        self.assertEqual(child.wait_raised()["type"], "ScriptEnded")
+        told = child.wait_raised()
+        self.assertEqual(told["type"], "ScriptEnded")
+        self.assertIn("the script ran to its end before the job had ended: it leaves the loop", told["message"])
 
     def test_end_ends_it_wherever_it_waits(self):
         child = self.fork(RUNS % "pass" + "print('behind')\n")

@@ -35,8 +35,8 @@ def check(hello):
         raise core.Refused(f"torch.set_num_threads({torch.get_num_threads()}) was called after attach, and threads move "
                            f"bits: this core has {hello.threads}; ringworker --threads-per-core sets it")
     if torch.are_deterministic_algorithms_enabled() != hello.deterministic:
-        raise core.Refused("torch.use_deterministic_algorithms() was called after attach: leave it out; "
-                           "deterministic: false in the job file turns it off")
+        raise core.Refused("torch.use_deterministic_algorithms() was called after attach: leave it out, because ops that do not "
+                           "repeat would give other bits on each core")
 
 
 def libraries(threads=None):

@@ -57,7 +57,7 @@ def _refuse_scaler(frame):
     for name, value in (*frame.f_globals.items(), *frame.f_locals.items()):
         if any(kind.__name__ == "GradScaler" for kind in type(value).__mro__) and getattr(value, "is_enabled", bool)():
             raise core.Refused(f"{name} is a GradScaler, which is not supported, because gradients are scaled and checked where "
-                               "they are added: remove it, and say precision: mixed_float16 in the job file")
+                               "they are added: remove it, and say precision: {policy: mixed_float16} in the job file")
 
 
 def _refuse_options(steps, epochs, dataset, clip_norm, clip_value, weight, metrics):
