@@ -11,10 +11,8 @@
 #include <utility>
 
 #include "common/amount.h"
-#include "common/build_id.h"
 #include "common/failpoint.h"
 #include "common/files.h"
-#include "common/image/decode.h"
 #include "worker/devices.h"
 #include "worker/identity.h"
 
@@ -192,13 +190,10 @@ v1::Attach Daemon::Self() const {
   self.set_ring_address(ring_address_);
   self.set_cores(flags_.cores);
   self.set_host(HostName());
-  *self.mutable_numerics_class() = backend_->numerics_class(flags_.threads_per_core);
-  self.mutable_numerics_class()->set_compute_id(ComputeId());
-  for (const auto& [library, version] : image::LibraryVersions()) {
-    (*self.mutable_numerics_class()->mutable_libraries())[library] = version;
-  }
+  *self.mutable_numerics_class() = NumericsOf(*backend_, flags_.threads_per_core);
   *self.mutable_device_profile() = backend_->device_profile();
   self.mutable_device_profile()->set_memory_per_core(flags_.memory_per_core);
+  for (const auto& [name, path] : flags_.python) self.add_interpreters(name);
   return self;
 }
 
@@ -212,6 +207,13 @@ JobRunnerOptions Daemon::RunnerOptions() const {
   options.dialer = security_.dialer;
   options.ticket = [this]() { return services_.ticket->Get(); };
   options.input = {flags_.input_threads.value_or(1), flags_.input_memory};
+  options.script = {.folder = flags_.state_dir + "/script",
+                    .package = script::FindPackage(),
+                    .interpreters = flags_.python,
+                    .threads = flags_.threads_per_core,
+                    .numerics = Self().numerics_class(),
+                    .attach_limit = flags_.script_start,
+                    .shard_limit = flags_.script_shard};
   for (uint32_t i = 0; i < flags_.cores; ++i) {
     CoreOptions& core = options.cores.emplace_back();
     core.name = fmt::format("core{}", i);

@@ -1,5 +1,7 @@
 #include "worker/flags.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstring>
@@ -21,6 +23,7 @@ namespace {
 
 constexpr int kUsage = 2;
 constexpr char kDefaultCoordinator[] = "127.0.0.1:7700";
+constexpr const char* kDefaultPython = "default";  // what jobs say that name none
 constexpr DurationRange kDeviceLimit{std::chrono::seconds(1), std::chrono::hours(24)};
 constexpr DurationRange kDrain{std::chrono::milliseconds(0), std::chrono::hours(24)};
 
@@ -32,6 +35,7 @@ struct RawFlags {
   std::string memory_per_core;
   double memory_fraction = 0;
   std::string start_limit, compile_limit, run_limit;
+  std::vector<std::string> python;
   std::string input_memory;
   std::string data_cache_bytes;
   std::string log_spool = "64MiB";
@@ -117,6 +121,27 @@ Status FinishDevice(const RawFlags& raw, DeviceChoice* device) {
   return absl::OkStatus();
 }
 
+// Debian's, where nothing else is said.
+Status FinishScripts(const RawFlags& raw, Flags* flags) {
+  for (const std::string& python : raw.python) {
+    const size_t equals = python.find('=');
+    const std::string name =
+        equals == std::string::npos ? kDefaultPython : python.substr(0, equals);
+    const std::string path = equals == std::string::npos ? python : python.substr(equals + 1);
+    if (name.empty() || access(path.c_str(), X_OK) != 0) {
+      return InvalidArgument("--python {}: expected NAME=PATH of a Python interpreter, or its path",
+                             python);
+    }
+    flags->python[name] = path;
+  }
+  constexpr const char* kDebians = "/usr/bin/python3";
+  if (access(kDebians, X_OK) == 0) flags->python.try_emplace(kDefaultPython, kDebians);
+  const BackendOptions& limits = flags->device.options;
+  if (!raw.start_limit.empty()) flags->script_start = limits.start_limit;
+  if (!raw.run_limit.empty()) flags->script_shard = limits.run_limit;
+  return absl::OkStatus();
+}
+
 Status Finish(const RawFlags& raw, Flags* flags) {
   RING_RETURN_IF_ERROR(FinishJoin(raw, flags));
   if (!raw.listen.empty()) {
@@ -133,6 +158,7 @@ Status Finish(const RawFlags& raw, Flags* flags) {
     flags->advertise = flags->listen.host;
   }
   RING_RETURN_IF_ERROR(FinishDevice(raw, &flags->device));
+  RING_RETURN_IF_ERROR(FinishScripts(raw, flags));
   if (!raw.memory_per_core.empty()) {
     RING_ASSIGN_OR_RETURN(flags->memory_per_core,
                           ParseBytes(raw.memory_per_core, "--memory-per-core"));
@@ -253,15 +279,22 @@ ParsedFlags ParseFlags(int argc, char** argv) {
                  "NVIDIA's plugin three quarters; other plugins refuse it")
       ->check(CLI::Range(0.01, 1.0).description(""))
       ->type_name("0.01-1");
-  app.add_option("--start-limit", raw.start_limit,
-                 "after which a plugin of PJRT that starts is given up; default: 2m")
+  app.add_option(
+         "--start-limit", raw.start_limit,
+         "after which a plugin of PJRT that starts is given up; default: 2m; and a child of a "
+         "script that comes up; default: 10m")
       ->type_name("TIME");
   app.add_option("--compile-limit", raw.compile_limit,
                  "likewise, of one that compiles a program; default: 10m")
       ->type_name("TIME");
   app.add_option("--run-limit", raw.run_limit,
-                 "likewise, of one that computes a shard; default: 2m")
+                 "likewise, of one that computes a shard; default: 2m, of a script 10m")
       ->type_name("TIME");
+  app.add_option(
+         "--python", raw.python,
+         "interpreter of scripts, by the name that jobs call it by, or of the name default; "
+         "default: /usr/bin/python3")
+      ->type_name("NAME=PATH");
   app.add_option(
          "--input-threads", flags.input_threads,
          "threads that read and decode samples ahead; 0: the cores do; default: 1, or beside "

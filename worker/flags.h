@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,6 +47,9 @@ struct Flags {
   std::string name;
   bool name_given = false;  // else it is the host's
   std::vector<int> cpus;    // empty: not pinned; else cores * threads_per_core of them
+  std::map<std::string, std::string> python;  // interpreters of scripts: path of each by its name
+  // After which a child of a script that comes up, or that computes a shard, is ended.
+  std::chrono::milliseconds script_start{600'000}, script_shard{600'000};
 };
 
 struct ParsedFlags {

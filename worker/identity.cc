@@ -13,8 +13,10 @@
 #include <memory>
 #include <thread>
 
+#include "common/build_id.h"
 #include "common/check.h"
 #include "common/files.h"
+#include "common/image/decode.h"
 #include "common/pki/credential_folder.h"
 #include "common/pki/join.h"
 #include "common/pki/key.h"
@@ -172,6 +174,15 @@ class WorkersAlone : public grpc::AuthMetadataProcessor {
 };
 
 }  // namespace
+
+v1::NumericsClass NumericsOf(const Backend& backend, uint32_t threads_per_core) {
+  v1::NumericsClass numerics = backend.numerics_class(threads_per_core);
+  numerics.set_compute_id(ComputeId());
+  for (const auto& [library, version] : image::LibraryVersions()) {
+    (*numerics.mutable_libraries())[library] = version;
+  }
+  return numerics;
+}
 
 std::string RandomIncarnation() {
   std::array<uint8_t, 16> bytes;

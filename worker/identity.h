@@ -9,12 +9,16 @@
 #include "common/rpc/acceptor.h"
 #include "common/rpc/channel.h"
 #include "common/status.h"
+#include "worker/backend/backend.h"
 #include "worker/flags.h"
 
 namespace ringmaster::worker {
 
 // 128 random bits as 32 hex digits: one a process start.
 [[nodiscard]] std::string RandomIncarnation();
+
+// What moves its bits, as it tells it a coordinator.
+[[nodiscard]] v1::NumericsClass NumericsOf(const Backend& backend, uint32_t threads_per_core);
 
 // How this worker's connections are made and taken.
 struct Security {

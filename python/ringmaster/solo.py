@@ -1,9 +1,10 @@
 """A script that was started by itself: it has a worker of its own, of which it is core 0.
 
-    ringworker solo --checkpoint DIR [--cores N] --script FILE --python PATH [-- ARGUMENT...]
+    ringworker solo --checkpoint DIR [--cores N] [--resume] --script FILE --python PATH [-- ARGUMENT...]
 
 with the worker's end of this process' lane as descriptor 3; further cores are children of a zygote of that worker.
-RINGMASTER_WORKER is the program, RINGMASTER_CORES how many cores, RINGMASTER_CHECKPOINT the folder of checkpoints.
+RINGMASTER_WORKER is the program, RINGMASTER_CORES how many cores, RINGMASTER_CHECKPOINT the folder of checkpoints;
+with RINGMASTER_RESUME=1 it goes on from the one there.
 """
 import atexit
 import os
@@ -89,6 +90,8 @@ def _command(program):
     cores = os.environ.get("RINGMASTER_CORES")
     if cores:
         command += ["--cores", cores]
+    if os.environ.get("RINGMASTER_RESUME") == "1":
+        command.append("--resume")
     if file is not None:
         command += ["--script", os.path.abspath(file), "--python", sys.executable, "--", *sys.argv[1:]]
     elif cores not in (None, "1"):

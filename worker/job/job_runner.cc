@@ -236,9 +236,14 @@ void JobRunner::Loop() {
 
 void JobRunner::Do(const InspectDataset& task) {
   Begin(task);  // again: a drop that came before it may have been carried out since
-  phases_.Enter(task.job, "data_check");
+  phases_.Enter(task.job, task.script ? "script" : "data_check");
   InspectDone done;
   done.job = task.job;
+  if (task.script) {
+    InspectScript(task, &done);
+    phases_.Pause();
+    return post_(std::move(done));
+  }
   StatusOr<std::shared_ptr<const Dataset>> dataset = data_->Open(task, fetch_stop());
   if (dataset.ok()) {
     dataset_ = *std::move(dataset);
@@ -261,6 +266,20 @@ void JobRunner::Do(const InspectDataset& task) {
   }
   phases_.Pause();
   post_(std::move(done));
+}
+
+void JobRunner::InspectScript(const InspectDataset& task, InspectDone* done) {
+  auto script = script::ScriptJob::Open(*task.script, options_.script, fetch_stop());
+  if (!script.ok()) {
+    done->error = Message(script.status());
+    done->code = FailureOf(script.status());
+    return;
+  }
+  script_ = *std::move(script);
+  done->script = script_->facts();
+  spdlog::info("script attached: job={} file={} tensors={} groups={} samples={}", task.job.value(),
+               task.script->file(), done->script->tensors_size(), done->script->groups_size(),
+               done->script->samples());
 }
 
 StatusOr<std::shared_ptr<const InitWeights>> JobRunner::FindInit(const v1::InitSource& source) {
@@ -304,8 +323,10 @@ void JobRunner::Do(const PrepareJob& task) {
   }
   std::vector<CoreOptions> cores = options_.cores;
   for (CoreOptions& core : cores) core.stop = devices_stop();
+  if (script_ != nullptr) dataset_ = Dataset::OfFacts(task.resolved.result().data());
   StatusOr<std::unique_ptr<Trainer>> trainer =
-      Trainer::Prepare(task.job, task.resolved, dataset_, backend_, cores, options);
+      Trainer::Prepare(task.job, task.resolved, dataset_,
+                       script_ != nullptr ? script_->backend() : backend_, cores, options);
   if (trainer.ok()) {
     done.known_shard_sha256 = (*trainer)->known_shard_sha256();
     done.known_shard_seconds = (*trainer)->known_shard_seconds();
@@ -372,6 +393,7 @@ void JobRunner::Do(const DropJob& task) {
   }
   phases_.Clear();
   trainer.reset();
+  script_.reset();
   dataset_.reset();
   data_->Drop(task.job, task.data_differs);
   init_.reset();

@@ -24,6 +24,7 @@
 #include "worker/logic/action.h"
 #include "worker/logic/event.h"
 #include "worker/ring/grpc/ring_port.h"
+#include "worker/script/script_job.h"
 #include "worker/train/trainer.h"
 #include "worker/transfer/state_service.h"
 
@@ -35,6 +36,7 @@ struct JobRunnerOptions {
   std::string data_root;  // for weights that a job begins with
   std::vector<CoreOptions> cores;
   InputOptions input;
+  script::ScriptJobOptions script;
   Dialer dialer;  // to workers that have a state
   // Of the newest session; empty: there was none yet. Asked on any thread.
   std::function<std::string()> ticket = []() { return std::string(); };
@@ -78,6 +80,7 @@ class JobRunner {
   // A job is served from now on: heartbeats, logs and peers who lack its data know it.
   void Begin(const InspectDataset& task);
   void Do(const InspectDataset& task);
+  void InspectScript(const InspectDataset& task, InspectDone* done);
   void Do(const PrepareJob& task);
   void Do(const RunJob& task);
   void Do(const DeliverState& task);
@@ -100,8 +103,9 @@ class JobRunner {
 
   // Job thread only.
   std::shared_ptr<const Dataset> dataset_;
-  std::shared_ptr<const InitWeights> init_;  // until the job is prepared
-  StateMark mark_;                           // of the trainer's state
+  std::shared_ptr<const InitWeights> init_;    // until the job is prepared
+  std::unique_ptr<script::ScriptJob> script_;  // outlives the trainer
+  StateMark mark_;                             // of the trainer's state
 
   std::atomic<bool> training_ = false;  // a step loop runs
 

@@ -32,13 +32,14 @@ struct UseTicket {
   std::string ticket;
 };
 
-// And what the job begins with, where that is not drawn.
+// And what the job begins with, where that is not drawn; of a job of a script the script instead.
 struct InspectDataset {
   JobId job;
   v1::DataSource data;
   std::optional<v1::InitSource> init = {};
   std::vector<v1::DataPeer> peers = {};  // who may have the data
   std::string data_ticket = {};          // for them, and for who asks here
+  std::optional<v1::Script> script = {};
 };
 
 // Nobody needs what is being inspected: InspectDone follows soon, and what was fetched is kept.

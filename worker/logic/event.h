@@ -38,6 +38,7 @@ struct InspectDone {
   std::optional<v1::InitSourceFacts> init = {};
   std::string init_error = {};
   v1::FailureCode code = v1::FAILURE_CODE_UNSPECIFIED;  // of `error`
+  std::optional<v1::ScriptFacts> script = {};
 };
 
 // The job thread built and bound the job and computed the known shard on each core.

@@ -20,6 +20,7 @@ v1::WorkerMessage InspectedMessage(const InspectDone& event) {
   if (event.init) *message.mutable_inspected()->mutable_init() = *event.init;
   message.mutable_inspected()->set_init_error(event.init_error);
   message.mutable_inspected()->set_code(event.code);
+  if (event.script) *message.mutable_inspected()->mutable_script() = *event.script;
   return message;
 }
 

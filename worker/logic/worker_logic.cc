@@ -202,6 +202,7 @@ Decision WorkerLogic::BeginInspect(const v1::Inspect& message) {
   if (message.has_init()) inspect.init = message.init();
   inspect.peers = {message.peers().begin(), message.peers().end()};
   inspect.data_ticket = message.data_ticket();
+  if (message.has_script()) inspect.script = message.script();
   return Do(std::move(inspect), "inspect the dataset");
 }
 

@@ -22,13 +22,13 @@ namespace ringmaster::script {
 // What a child said of itself at its attach.
 struct Attached {
   v1::ScriptFacts facts;
-  OwnedFile initial;  // float32, dense, in the order of the tensors
+  OwnedFile initial = OwnedFile();  // float32, dense, in the order of the tensors
 };
 
 // The process of a child, where it is one that may be ended.
 struct ChildProcess {
-  std::string called;  // in messages: core0 (process 4711)
-  OwnedFile handle;    // a pidfd; none: it is not ours to end
+  std::string called;              // in messages: core0 (process 4711)
+  OwnedFile handle = OwnedFile();  // a pidfd; none: it is not ours to end
   std::function<std::string()>
       fate;  // how it ended, once its lane has: was killed by signal 9 (...)
 };

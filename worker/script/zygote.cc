@@ -199,10 +199,10 @@ StatusOr<std::unique_ptr<Child>> Zygote::Fork(uint32_t core, Deadline deadline,
   const ForkCall call = {core};
   const std::array<int, 2> files = {theirs.get(), written.get()};
   const Deadline limit = std::min(deadline, steady_clock::now() + kForkTime);
-  RING_RETURN_IF_ERROR(
-      Annotate(Send(process->control(), PacketKind::kFork,
-                    {reinterpret_cast<const char*>(&call), sizeof(call)}, files, limit),
-               "the script's interpreter"));
+  const Status sent = Send(process->control(), PacketKind::kFork,
+                           {reinterpret_cast<const char*>(&call), sizeof(call)}, files, limit);
+  if (absl::IsUnavailable(sent)) return process->Fate();
+  RING_RETURN_IF_ERROR(Annotate(sent, "the script's interpreter"));
   MutexLock lock(mu_);
   const auto answered = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return forked_.has_value() || followed_->over;

@@ -70,7 +70,8 @@ class FakeChildren final : public ChildSource {
   FakeChildren(const FakeChildren&) = delete;
   FakeChildren& operator=(const FakeChildren&) = delete;
 
-  StatusOr<StartedChild> Start(const v1::ScriptHello& hello, Deadline deadline) override {
+  StatusOr<StartedChild> Start(const v1::ScriptHello& hello, Deadline deadline,
+                               const std::stop_token& /*stop*/) override {
     std::array<int, 2> ends{};
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
       return Internal("no socket");
@@ -81,7 +82,9 @@ class FakeChildren final : public ChildSource {
       threads_.emplace_back([this, number, file = ends[1]] { Live(number, OwnedFile(file)); });
     }
     StartedChild started{
-        std::make_unique<Child>(OwnedFile(ends[0]), "child " + std::to_string(number)), {}};
+        std::make_unique<Child>(OwnedFile(ends[0]),
+                                ChildProcess{.called = "child " + std::to_string(number)}),
+        {}};
     RING_ASSIGN_OR_RETURN(started.attached, started.child->Attach(hello, deadline));
     return started;
   }
