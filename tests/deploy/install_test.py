@@ -1,8 +1,9 @@
-"""The package on a system that runs systemd: installed, used, booted, upgraded, removed, purged.
+"""The packages on a system that runs systemd: installed, used, booted, upgraded, removed, purged.
 
 The system is always a container (container.py), also where this host runs systemd itself: a test
 installs nothing on the machine that it runs on.
 """
+import importlib.util
 import json
 import pathlib
 import re
@@ -16,16 +17,18 @@ from container import wait_until
 from debian_package import DAEMONS
 
 JOB_FILE = "/usr/share/ringmaster/examples/alexnet-cifar10.yaml"
+SCRIPT = "/usr/share/ringmaster/examples/python/gpt.py"
 OPERATIONS = debian_package.SOURCE / "docs/operations.md"
 OWN = re.compile(r"ringmaster|ringworker|ringctl")
 
 
 class Host(container.Container):
-    """A running container with the package's file in it."""
+    """A running container with the packages' files in it."""
 
-    def __init__(self, package):
+    def __init__(self, packages):
         super().__init__()
-        shutil.copy(package, self.root / "root/package.deb")
+        for name, package in zip(("package.deb", "python.deb"), packages):
+            shutil.copy(package, self.root / "root" / name)
         self.boot()
 
     def install(self):
@@ -74,10 +77,10 @@ class HostTest(unittest.TestCase):
             raise unittest.SkipTest(f"no container with systemd can be made: {problem}")
         folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-install-"))
         self.addCleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-        self.package = debian_package.make_package(folder)
+        self.packages = debian_package.make_packages(folder)
 
     def make_host(self):
-        host = Host(self.package)
+        host = Host(self.packages)
         self.addCleanup(lambda: host.destroy(self._failed()))
         return host
 
@@ -185,6 +188,31 @@ class InstallTest(HostTest):
     def purge(self, before):
         self.host.run("dpkg", "--purge", "ringmaster")
         self.assertEqual(self.host.traces(), before)
+
+
+@unittest.skipIf(importlib.util.find_spec("torch") is None, "there is no torch")
+class ScriptTest(HostTest):
+    """PyTorch scripts with the two packages and Debian's python3-torch, and nothing else."""
+
+    def test_a_script_trains_on_the_service_and_by_itself(self):
+        host = self.make_host()
+        before = host.traces()
+        host.install()
+        host.run("dpkg", "--install", "/root/python.deb")
+        host.wait_for_workers()
+        host.run("ringctl", "run", SCRIPT, "--set", "steps=3", timeout=120)
+        [status] = host.ringctl("ps")["jobs"]
+        self.assertEqual((status["state"], status["step"]), ("SUCCEEDED", 3), status["reason"])
+        self.assertIn("core0: step 0: loss ", host.run("ringctl", "logs", status["job_id"]).stdout)
+
+        host.run("sh", "-ec", f"mkdir /root/gpt; cd /root/gpt; cp {SCRIPT} .; /usr/bin/python3 gpt.py --steps 3", timeout=120)
+        folders = status["checkpoint"]["path"], "/root/gpt/gpt.checkpoint"
+        service, alone = (host.run("sha256sum", f"{folder}/model.safetensors").stdout.split()[0] for folder in folders)
+        self.assertEqual(service, alone)
+
+        host.run("rm", "-r", "/root/gpt")
+        host.run("apt-get", "purge", "-y", "-q", "python3-ringmaster", "ringmaster", timeout=120)
+        self.assertEqual(host.traces(), before)
 
 
 class TwoHostsTest(HostTest):

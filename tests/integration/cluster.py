@@ -31,7 +31,7 @@ FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 # In front of a program: it ends when this process does. No preexec_fn, which would need a fork() of this
 # process: gRPC 1.51 stops its threads around each, and aborts when one of its own is ending just then.
-_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
+WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 
 
 def wait_until(condition, what, timeout=20.0):
@@ -92,7 +92,7 @@ class Process:
         self.err = folder / f"{name}.err"
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
             self.popen = subprocess.Popen(
-                [*_WITH_PARENT, *prefix, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                [*WITH_PARENT, *prefix, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                 env={**os.environ, **(environment or {})})
 
     def line(self, start, timeout=20.0):
@@ -234,7 +234,7 @@ class Cluster:
     def ringctl(self, *arguments, expect=OK, timeout=60.0):
         """Runs ringctl to its end; `expect` is the exit code that it must have, None for any."""
         done = subprocess.run(
-            [*_WITH_PARENT, str(BIN / "ringctl"), *map(str, arguments), "--coordinator",
+            [*WITH_PARENT, str(BIN / "ringctl"), *map(str, arguments), "--coordinator",
              self.address or "127.0.0.1:1"],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout * SLOW,
             check=False)
@@ -314,7 +314,7 @@ class Cluster:
     def watch_until(self, job, condition, what, timeout=60.0):
         """The first status of `ringctl watch` for which `condition` holds."""
         watch = subprocess.Popen(
-            [*_WITH_PARENT, str(BIN / "ringctl"), "watch", job, "-o", "json", "--coordinator", self.address],
+            [*WITH_PARENT, str(BIN / "ringctl"), "watch", job, "-o", "json", "--coordinator", self.address],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         last = None
         try:

@@ -74,7 +74,8 @@ class ScriptPurityTest(scripts.ScriptCase):
     def test_what_differs_between_workers(self):
         with self.started("north", "south"):
             both = {"workers": {"min": 2}}
-            self.refused(BEGINS_BY_ID, "initial values", "north", "south", **both)
+            self.refused(BEGINS_BY_ID, "the script differs: the first values have SHA-256 ", " on worker north, ", " on worker south; ",
+                         "seed before the model is made", **both)
             self.refused(ORDERED_BY_ID, "shard", "north", "south", words=("SCRIPT", "KNOWN_SHARD_DIFFERS"), **both)
             self.check_next()
 

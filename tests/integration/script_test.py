@@ -270,6 +270,22 @@ class ResumeTest(scripts.ScriptCase):
                              {*(f"{layer}.{role}" for layer in (0, 1, 4, 6) for role in ("weight", "bias")),
                               *(f"1.{name}" for name in ("running_mean", "running_var", "num_batches_tracked"))})
 
+    def test_by_itself_an_interrupt_keeps_the_step_and_it_goes_on(self):
+        text = scripts.script(steps=60, late="time.sleep(0.01)\nif shard.step == 10 and shard.shard == 0: print('at', 10, flush=True)")
+        undisturbed, _ = self.run_alone(text)
+        folder = self.cluster.new_path("interrupted")
+        folder.mkdir()
+        (folder / "train.py").write_text(text)
+        with self.alone(folder) as process:
+            self.assertIn("at 10\n", iter(process.stdout.readline, ""))
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=60 * cluster.SLOW)
+        self.assertEqual(process.returncode, 0, said)
+        self.assertRegex(said, r"ringmaster: stopped at step [1-5]\d of 60, checkpoint in \S+; RINGMASTER_RESUME=1 goes on from there")
+        self.assertNotEqual(of_file(folder / "checkpoint"), of_file(undisturbed))
+        self.run_alone(text, folder=folder, RINGMASTER_RESUME="1")
+        self.assertEqual(of_file(folder / "checkpoint"), of_file(undisturbed))
+
     def test_of_a_script_by_itself_it_is_the_same_file(self):
         folder, said = self.run_alone(scripts.script(late='if job.lead and shard.step == 23: print("last loss", loss.item())'))
         self.assertIn("last loss", said)

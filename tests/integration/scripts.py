@@ -27,7 +27,7 @@ def make_model():
     return nn.Sequential(nn.Linear(16, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 64), nn.Tanh(),
                          nn.Linear(64, 4))
 """
-# 5,700 parameters; its rows are drawn, in shards of three. `%(...)s`: what a test puts there.
+# 5,636 parameters; its rows are drawn, in shards of three. `%(...)s`: what a test puts there.
 SCRIPT = MODEL + """
 import ringmaster.torch
 
@@ -35,7 +35,7 @@ import ringmaster.torch
 model = make_model()
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 200)
-job = ringmaster.torch.attach(model, optimizer, batch=24, shards=8, steps=24, clip_norm=1.0, scheduler=scheduler,
+job = ringmaster.torch.attach(model, optimizer, batch=24, shards=8, steps=%(steps)s, clip_norm=1.0, scheduler=scheduler,
                               metrics=["correct"], seed=%(seed)s)
 %(behind)s
 for shard in job.shards():
@@ -52,7 +52,7 @@ for shard in job.shards():
 
 def script(**parts):
     """The text of the script. Several lines of a part in the loop are separated by newlines alone."""
-    filled = {"before": "", "behind": "", "seed": 0, "early": "pass", "trouble": "pass", "late": "pass", **parts}
+    filled = {"before": "", "behind": "", "seed": 0, "steps": STEPS, "early": "pass", "trouble": "pass", "late": "pass", **parts}
     for part in ("early", "trouble", "late"):
         filled[part] = filled[part].strip().replace("\n", "\n    ")
     return SCRIPT % filled
@@ -154,15 +154,26 @@ class ScriptCase(exactness.ExactnessCase):
         for pid in pids:
             cluster.wait_until(lambda pid=pid: not cluster.arguments_of(pid), f"process {pid} is gone")
 
-    def run_alone(self, text, cores=1, arguments=(), expect=0, **environment):
-        """`python3 train.py`: the folder of its checkpoint, and what it printed."""
-        folder = self.cluster.new_path("alone")
-        folder.mkdir()
+    @contextlib.contextmanager
+    def alone(self, folder, **environment):
+        """`python3 train.py` in this folder, as a process with its output in a pipe; its checkpoint goes to `checkpoint`."""
+        with subprocess.Popen(
+                [*cluster.WITH_PARENT, PYTHON, "train.py"], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True,
+                env={**os.environ, "PYTHONPATH": str(PACKAGE), "RINGMASTER_WORKER": str(cluster.BIN / "ringworker"),
+                     "RINGMASTER_CHECKPOINT": str(folder / "checkpoint"), **environment}) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def run_alone(self, text, cores=1, folder=None, **environment):
+        """The script by itself: the folder of its checkpoint, and what it printed."""
+        if folder is None:
+            folder = self.cluster.new_path("alone")
+            folder.mkdir()
         (folder / "train.py").write_text(text)
-        done = subprocess.run(
-            [PYTHON, "train.py", *arguments], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=120 * cluster.SLOW, check=False,
-            env={**os.environ, "PYTHONPATH": str(PACKAGE), "RINGMASTER_WORKER": str(cluster.BIN / "ringworker"),
-                 "RINGMASTER_CORES": str(cores), "RINGMASTER_CHECKPOINT": str(folder / "checkpoint"), **environment})
-        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
-        return folder / "checkpoint", done.stdout + done.stderr
+        with self.alone(folder, RINGMASTER_CORES=str(cores), **environment) as process:
+            said, _ = process.communicate(timeout=120 * cluster.SLOW)
+        self.assertEqual(process.returncode, 0, said)
+        return folder / "checkpoint", said
