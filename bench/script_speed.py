@@ -1,0 +1,176 @@
+#!/usr/bin/python3
+"""A script of the user's on two workers of one thread, beside its own model in DistributedDataParallel over gloo.
+
+usage: bench/script_speed.py [--script gpt|resnet] [--rounds N] [--steps N] [--shards V]
+                             the programs: RINGMASTER_BIN, or build/release/bin
+
+Both train what examples/python/SCRIPT.py makes of its arguments, with batch and optimizer as they stand there; what is
+in front of its attach is run for DDP as it is. Rounds of N steps, in turn: DDP's two processes stand still while a job
+of the script runs, and no job runs while they train. The first quarter of each round does not count. Printed: the
+median step of each in ms over all rounds, and the ratio; one shard for each worker unless --shards says otherwise, as
+DDP has one piece of the batch for each process.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import types
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PYTHON = "/usr/bin/python3"
+ARGUMENTS = {  # 10.7 million parameters; 2.8 million
+    "gpt": ["--layers=6", "--heads=6", "--width=384", "--context=128", "--batch=8"],
+    "resnet": ["--width=64", "--batch=32", "--pictures=640"],
+}
+ATTACH = "\njob = ringmaster.torch.attach("
+
+
+# ---- one process of DistributedDataParallel -------------------------------------------------------
+
+
+def front_of(script, arguments):
+    """What a script has made when it comes to its attach."""
+    text = (ROOT / "examples/python" / f"{script}.py").read_text()
+    sys.argv = [script, *arguments]
+    sys.modules["ringmaster"] = types.ModuleType("ringmaster")
+    sys.modules["ringmaster.torch"] = types.ModuleType("ringmaster.torch")
+    names = {"__name__": "__main__"}
+    exec(compile(text[:text.index(ATTACH)], script, "exec"), names)
+    return names
+
+
+def batches_of(names, rank):
+    """x, y for ever: this process' half of each batch."""
+    import torch
+    half = names["options"].batch // 2
+    torch.manual_seed(rank)
+    while "get_batch" in names:
+        yield names["get_batch"](half)
+    while True:
+        yield from torch.utils.data.DataLoader(names["train"], batch_size=half, shuffle=True, drop_last=True)
+
+
+def train_by_orders(script, rank, store):
+    """Trains so many steps as each line of stdin says, and prints the seconds of each step as JSON."""
+    import torch
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    names = front_of(script, ARGUMENTS[script])
+    model = torch.nn.parallel.DistributedDataParallel(names["model"], gradient_as_bucket_view=True)
+    optimizer, batches = names["optimizer"], batches_of(names, rank)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        seconds = []
+        for _ in range(int(line)):
+            begin = time.monotonic()
+            x, y = next(batches)
+            loss = model(x, y) if script == "gpt" else torch.nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            if script == "gpt":
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            seconds.append(time.monotonic() - begin)
+        print(json.dumps(seconds), flush=True)
+
+
+class Ddp:
+    """Its two processes."""
+
+    def __init__(self, script, folder):
+        command = [PYTHON, __file__, "--script", script, "--store", str(folder / "store")]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self.processes = [subprocess.Popen([*command, "--rank", str(rank)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                           text=True, env=environment) for rank in range(2)]
+        for process in self.processes:
+            if process.stdout.readline() != "ready\n":
+                raise SystemExit("bench/script_speed.py: DistributedDataParallel did not start")
+
+    def round(self, steps):
+        for process in self.processes:
+            process.stdin.write(f"{steps}\n")
+            process.stdin.flush()
+        return [json.loads(process.stdout.readline()) for process in self.processes][0]
+
+    def end(self):
+        for process in self.processes:
+            process.stdin.close()
+        for process in self.processes:
+            process.wait(30)
+
+
+# ---- a cluster --------------------------------------------------------------------------------------
+
+
+class Ours:
+    def __init__(self, script, shards, folder):
+        import step_times  # noqa: I001  it says where the modules of tests are
+        import cluster
+        self.steps_of = step_times.steps_of
+        self.cluster = cluster.Cluster()
+        self.script, self.shards, self.folder = script, shards, folder
+        self.cluster.start_coordinator()
+        self.witness, _ = (self.cluster.start_worker(name) for name in ("a", "b"))
+        (folder / f"{script}.py").write_text((ROOT / f"examples/python/{script}.py").read_text())
+
+    def round(self, steps):
+        spec = {"name": f"speed-{self.script}", "shards": self.shards, "steps": steps, "workers": {"min": 2, "max": 2},
+                "checkpoint": {"every_steps": 10 ** 6, "keep": 1},
+                "script": {"file": f"{self.script}.py", "args": ARGUMENTS[self.script]}}
+        path = self.folder / "job.yaml"
+        path.write_text(json.dumps(spec))
+        before = len(self.steps_of(self.witness))
+        status = self.cluster.wait(self.cluster.json("submit", path)["job_id"], 1200)
+        if status["state"] != "SUCCEEDED":
+            raise SystemExit(f"bench/script_speed.py: the job is {status['state']}: {status['reason']}")
+        moments = [moment for moment, _ in self.steps_of(self.witness)[before:]]
+        return [behind - at for at, behind in zip(moments, moments[1:])]
+
+
+def compare(options):
+    ddp, ours = [], []
+    with tempfile.TemporaryDirectory(prefix="ringmaster-bench-") as name:
+        folder = pathlib.Path(name)
+        theirs, own, failed = Ddp(options.script, folder), Ours(options.script, options.shards, folder), True
+        try:
+            for number in range(options.rounds):
+                skip = options.steps // 4
+                ddp += theirs.round(options.steps)[skip:]
+                ours += own.round(options.steps)[skip:]
+                print(f"round {number}: DDP {1000 * statistics.median(ddp[-options.steps + skip:]):.0f} ms, "
+                      f"ringmaster {1000 * statistics.median(ours[-options.steps + skip + 1:]):.0f} ms", flush=True)
+            theirs.end()
+            own.cluster.stop()
+            failed = False
+        finally:
+            own.cluster.destroy(failed)
+            for process in theirs.processes:
+                process.kill()
+    a, b = statistics.median(ddp), statistics.median(ours)
+    print(f"{options.script}, {options.shards} shards: DDP + gloo {1000 * a:.1f} ms a step, ringmaster {1000 * b:.1f} ms: "
+          f"{b / a:.2f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--script", choices=sorted(ARGUMENTS), default="gpt")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--shards", type=int, default=2)
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--store", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.rank is not None:
+        train_by_orders(options.script, options.rank, options.store)
+    else:
+        compare(options)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
