@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "common/job/metrics.h"
+#include "common/job/resolve.h"
+#include "common/job/script_files.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -288,6 +290,11 @@ void Job::Publish() {
   shown_at_ = desk_.now.steady;
   unshown_ = false;
   JobView view{record.status, record.events, {}, {}};
+  if (record.status.spec().has_script()) {
+    v1::JobSpec* const spec = view.status.mutable_spec();
+    job::DropScriptContents(spec->mutable_script());
+    if (record.resolved) job::TakeSaid(record.resolved->script(), spec);
+  }
   for (const CheckpointRecord& checkpoint : checkpoints) {
     view.checkpoints.push_back(checkpoint.ref);
   }

@@ -7,6 +7,7 @@
 #include "common/job/class_map.h"
 #include "common/job/continuation.h"
 #include "common/job/resolve.h"
+#include "common/job/script_files.h"
 #include "common/planted_bug.h"
 #include "common/sha256.h"
 #include "coordinator/logic/logic.h"
@@ -16,6 +17,19 @@ namespace {
 
 constexpr size_t kMaxKeyLength = 128;
 
+// What stands in the files of a script has a bound of its own.
+size_t BytesWithoutContents(const v1::JobSpec& spec) {
+  size_t bytes = spec.ByteSizeLong();
+  for (const v1::ScriptFile& file : spec.script().files()) bytes -= file.content().size();
+  return bytes;
+}
+
+// What can be known of it without a cluster.
+Status CheckSpec(const v1::JobSpec& spec) {
+  RING_RETURN_IF_ERROR(job::Validate(spec));
+  return spec.has_script() ? job::CheckScriptFiles(spec.script()) : absl::OkStatus();
+}
+
 Refusal CheckRequest(const v1::SubmitRequest& submit, const Options& options) {
   const std::string& key = submit.idempotency_key();
   if (key.empty() || key.size() > kMaxKeyLength) {
@@ -23,7 +37,7 @@ Refusal CheckRequest(const v1::SubmitRequest& submit, const Options& options) {
                             kMaxKeyLength),
             "INVALID_IDEMPOTENCY_KEY"};
   }
-  const size_t bytes = submit.spec().ByteSizeLong();
+  const size_t bytes = BytesWithoutContents(submit.spec());
   if (bytes > options.max_spec_bytes) {
     return {InvalidArgument("the spec has {} bytes, at most {} are allowed", bytes,
                             options.max_spec_bytes),
@@ -143,6 +157,10 @@ std::string SourceJob(const v1::ResolvedJob& resolved) {
 std::string DescribeSubmission(const JobRecord& record) {
   const v1::JobStatus& status = record.status;
   std::string text = "submitted as " + status.spec().name();
+  if (const v1::Script& script = status.spec().script(); script.files_size() > 0) {
+    text += fmt::format(", the script {} with {} more file{}", script.file(),
+                        script.files_size() - 1, script.files_size() == 2 ? "" : "s");
+  }
   if (!status.resumes_job().empty()) {
     text += fmt::format(", to go on from the newest checkpoint of {}", status.resumes_job());
   }
@@ -220,7 +238,7 @@ Refusal Logic::FillIn(const v1::SubmitRequest& submit, JobRecord& record) {
   const bool resumes = !submit.resume_job().empty();
   if (!resumes && submit.like_job().empty()) {
     *record.status.mutable_spec() = submit.spec();
-    const Status valid = job::Validate(submit.spec());
+    const Status valid = CheckSpec(submit.spec());
     if (valid.ok() && submit.spec().has_continue_()) return Continue(submit.spec(), record);
     if (!valid.ok() || !submit.spec().has_init()) return {valid, "INVALID_JOB"};
     v1::InitSource source;  // the one that is there when it starts is taken

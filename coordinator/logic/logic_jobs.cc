@@ -53,7 +53,11 @@ void Logic::Start(Job& job, const std::vector<std::string>& workers) {
   job.run->Describe(now_, job.record.status);
   job.record.status.set_started_unix_ms(now_.unix_ms);
   job.Tell({event_type::kPlaced, Severity::kInfo, DescribePlaces(job.record.status)});
-  job.SetState(v1::JOB_STATE_STARTING, fmt::format("checks the dataset on {}", names));
+  job.SetState(v1::JOB_STATE_STARTING, fmt::format("{} on {}",
+                                                   job.record.status.spec().has_script()
+                                                       ? "runs the script up to its attach"
+                                                       : "checks the dataset",
+                                                   names));
   job.Save();
   std::move(sent.begin(), sent.end(), std::back_inserter(actions_));
   if (!no_init.ok()) Fail(job, no_init);

@@ -75,6 +75,9 @@ Needs::Needs(const JobRecord& job) {
   const v1::WorkerRange workers = job::WorkersOf(spec);
   least = std::max<size_t>(workers.min(), 1);
   most = std::min<size_t>(workers.max(), job::ShardsOf(spec));
+  if (spec.has_script() && job.resolved) {  // which its attach may have said
+    most = std::min<size_t>(job.resolved->workers().max(), job.resolved->result().shards());
+  }
   mixes = workers.mix() != v1::MIX_NONE;
   if (job.resolved) {
     const v1::ResultSpec& result = job.resolved->result();

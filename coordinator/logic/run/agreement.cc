@@ -1,9 +1,14 @@
 #include "coordinator/logic/run/agreement.h"
 
+#include <fmt/ranges.h>
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
 
 #include "common/planted_bug.h"
 #include "common/sha256.h"
+#include "common/text.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -58,6 +63,156 @@ Status SameDataset(Claim<v1::DatasetFacts> a, Claim<v1::DatasetFacts> b) {
     return FailedPrecondition(
         "the dataset differs: worker {} reads it as {{{}}}, worker {} as {{{}}}", a.worker,
         a.value.ShortDebugString(), b.worker, b.value.ShortDebugString());
+  }
+  return absl::OkStatus();
+}
+
+// ---- scripts ------------------------------------------------------------------------------------
+
+namespace {
+
+struct LibraryAdvice {
+  std::string_view name, advice;
+};
+// The rest is installed.
+constexpr std::array kLibraryAdvice = {
+    LibraryAdvice{"blas_core", "script.env: {OPENBLAS_CORETYPE: Haswell} makes it the same"},
+    LibraryAdvice{"aten", "script.env: {ATEN_CPU_CAPABILITY: avx2} makes it the same"},
+    LibraryAdvice{"threads", "start both with the same --threads-per-core"},
+};
+
+// One thing that both of them say.
+struct Point {
+  std::string what;  // `torch is`
+  std::string a, b;
+  std::string advice;
+};
+
+Status Differs(const std::string& a, const std::string& b, const Point& point) {
+  constexpr size_t kMostShown = 300;  // bytes
+  return FailedPrecondition("the script differs: {} {} on worker {}, {} on worker {}; {}",
+                            OneLine(point.what, kMaxNameText), OneLine(point.a, kMostShown), a,
+                            OneLine(point.b, kMostShown), b, point.advice);
+}
+
+using Texts = google::protobuf::Map<std::string, std::string>;
+
+// The first name that they have otherwise, by name; null: none.
+const std::string* FirstDifference(const Texts& a, const Texts& b) {
+  const std::string* first = nullptr;
+  const auto look = [&first](const Texts& from, const Texts& in) {
+    for (const auto& [name, value] : from) {
+      const auto found = in.find(name);
+      const bool differs = found == in.end() || found->second != value;
+      if (differs && (first == nullptr || name < *first)) first = &name;
+    }
+  };
+  look(a, b);
+  look(b, a);
+  return first;
+}
+
+std::string ValueOf(const Texts& values, const std::string& name) {
+  const auto found = values.find(name);
+  return found == values.end() ? "absent" : found->second;
+}
+
+Point DifferentLibrary(const Texts& a, const Texts& b, const std::string& name) {
+  const auto known = std::ranges::find(kLibraryAdvice, name, &LibraryAdvice::name);
+  return {name + " is", ValueOf(a, name), ValueOf(b, name),
+          known != kLibraryAdvice.end()
+              ? std::string(known->advice)
+              : "install the same on both, or name an interpreter that has it: script.python"};
+}
+
+// `fc.weight (10, 64), a buffer of group 1`
+std::string Describe(const v1::ScriptTensor& tensor) {
+  std::string text = fmt::format("{} ({})", tensor.name(), fmt::join(tensor.shape(), ", "));
+  if (tensor.role() == v1::BUFFER) text += ", a buffer";
+  if (tensor.group() > 0) text += fmt::format(" of group {}", tensor.group());
+  return text;
+}
+
+constexpr const char* kSameModel = "what makes the model must not depend on the host";
+
+std::optional<Point> DifferentTensor(const v1::ScriptFacts& a, const v1::ScriptFacts& b) {
+  const auto at = [](const v1::ScriptFacts& facts, int i) {
+    return i < facts.tensors_size() ? Describe(facts.tensors(i)) : "absent";
+  };
+  for (int i = 0; i < std::max(a.tensors_size(), b.tensors_size()); ++i) {
+    if (at(a, i) == at(b, i)) continue;
+    return Point{fmt::format("tensor {} is", i), at(a, i), at(b, i), kSameModel};
+  }
+  return std::nullopt;
+}
+
+// What a script says as one text each, in the order in which a difference is told.
+std::vector<Point> PointsOf(const v1::ScriptFacts& a, const v1::ScriptFacts& b) {
+  std::vector<Point> points;
+  const auto add = [&](const char* what, const auto& say, const char* advice) {
+    points.push_back({what, say(a), say(b), advice});
+  };
+  using Facts = const v1::ScriptFacts&;
+  const auto number = [](uint64_t value) { return fmt::format("{}", value); };
+  add(
+      "counters are", [](Facts f) { return fmt::format("{}", fmt::join(f.counters(), ", ")); },
+      kSameModel);
+  add(
+      "counters begin with",
+      [](Facts f) { return fmt::format("{}", fmt::join(f.counter_starts(), ", ")); }, kSameModel);
+  add(
+      "groups of parameters decay by",
+      [](Facts f) {
+        std::vector<double> decays;
+        for (const v1::ScriptGroup& group : f.groups()) decays.push_back(group.weight_decay());
+        return fmt::format("{}", fmt::join(decays, ", "));
+      },
+      kSameModel);
+  add(
+      "the optimizer is", [](Facts f) { return f.optimizer().ShortDebugString(); }, kSameModel);
+  add(
+      "metrics are", [](Facts f) { return fmt::format("{}", fmt::join(f.metrics(), ", ")); },
+      kSameModel);
+  add(
+      "samples of the dataset are", [&](Facts f) { return number(f.samples()); },
+      "give both the same copy of the data");
+  constexpr const char* kTold = "what attach is told must not depend on the host";
+  add(
+      "attach was told batch", [&](Facts f) { return number(f.batch()); }, kTold);
+  add(
+      "attach was told shards", [&](Facts f) { return number(f.shards()); }, kTold);
+  add(
+      "attach was told steps", [&](Facts f) { return number(f.steps()); }, kTold);
+  add(
+      "attach was told epochs", [&](Facts f) { return number(f.epochs()); }, kTold);
+  add(
+      "attach was told seed", [&](Facts f) { return number(f.seed()); }, kTold);
+  add(
+      "the first values have SHA-256", [](Facts f) { return f.initial_sha256(); },
+      "seed before the model is made: torch.manual_seed(0); or load the same file on both");
+  add(
+      "what never changes (frozen parameters, constant buffers) has SHA-256",
+      [](Facts f) { return f.frozen_sha256(); },
+      "load the same file on both, or seed before the model is made");
+  return points;
+}
+
+}  // namespace
+
+Status SameScript(Claim<v1::ScriptFacts> a, Claim<v1::ScriptFacts> b, Libraries libraries) {
+  const auto differ = [&](const Point& point) { return Differs(a.worker, b.worker, point); };
+  const Texts &here = a.value.libraries(), &there = b.value.libraries();
+  const std::string* library =
+      libraries == Libraries::kEqual ? FirstDifference(here, there) : nullptr;
+  if (library != nullptr) return differ(DifferentLibrary(here, there, *library));
+  if (const auto tensor = DifferentTensor(a.value, b.value)) return differ(*tensor);
+  const Texts &names = a.value.aliases(), &others = b.value.aliases();
+  if (const std::string* const name = FirstDifference(names, others)) {
+    return differ(
+        {*name + " is tied to", ValueOf(names, *name), ValueOf(others, *name), kSameModel});
+  }
+  for (const Point& point : PointsOf(a.value, b.value)) {
+    if (point.a != point.b) return differ(point);
   }
   return absl::OkStatus();
 }

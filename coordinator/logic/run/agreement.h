@@ -13,6 +13,7 @@
 #include "common/status.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/job.pb.h"
+#include "ringmaster/v1/script.pb.h"
 
 namespace ringmaster::coordinator {
 
@@ -25,6 +26,12 @@ struct Claim {
 
 // The datasets: names the first file that differs, or the first fact.
 [[nodiscard]] Status SameDataset(Claim<v1::DatasetFacts> a, Claim<v1::DatasetFacts> b);
+
+// What the job's script said of itself: names the first thing that differs, and what makes it the
+// same. kMayDiffer: of two numerics classes that share a job.
+enum class Libraries : uint8_t { kEqual, kMayDiffer };
+[[nodiscard]] Status SameScript(Claim<v1::ScriptFacts> a, Claim<v1::ScriptFacts> b,
+                                Libraries libraries = Libraries::kEqual);
 
 // The job's known shard, and what a worker computed: on every core, then digest(0).
 [[nodiscard]] Status SameKnownShard(const v1::KnownShard& expected, Claim<v1::Prepared> b);

@@ -41,8 +41,8 @@ constexpr std::array kTable = {
         "One of the workers computed or kept wrong bits: test the memory of both hosts, leave the "
         "broken one out (`ringctl drain`), then {again}."},
     Row{Cause::kScript, v1::FAILURE_CODE_SCRIPT, "SCRIPT",
-        "Mend the script as the reason says, and submit it again; `ringctl logs {job}` has what it "
-        "printed."},
+        "Mend the script, or what the workers run it with, as the reason says, and submit it "
+        "again; `ringctl logs {job}` has what it printed."},
     Row{Cause::kProtocolViolation, v1::FAILURE_CODE_UNSPECIFIED, "PROTOCOL_VIOLATION",
         "Install the same release on the coordinator and on {worker}, then {again}."},
     Row{Cause::kCheckpointDiffers, v1::FAILURE_CODE_UNSPECIFIED, "CHECKPOINT_DIFFERS",

@@ -76,6 +76,7 @@ struct Member {
   std::chrono::milliseconds last_heard{0};  // of Now::heard
   std::optional<v1::DatasetFacts> facts;
   v1::InitSourceFacts init;  // of a job that begins with other weights
+  v1::ScriptFacts script;    // of a job of a script, whose `facts` are empty
   std::optional<v1::Prepared> prepared;
 
   GenerationId fence;  // the newest that it was sent

@@ -24,12 +24,12 @@ Run::Run(const Options& options, GenerationSource& generations, PhaseCounts& pha
       phase_counts_(phase_counts),
       job_id_(job.id()),
       spec_(job.status.spec()),
-      shards_(job::ShardsOf(spec_)),
       min_(job::WorkersOf(spec_).min()),
-      most_(std::min(job::WorkersOf(spec_).max(), shards_)),
       mixes_(job::WorkersOf(spec_).mix() != v1::MIX_NONE),
       continues_(job.resolved && job.resolved->has_continues()),
       restores_(continues_ || !job.status.resumes_job().empty()),
+      shards_(job::ShardsOf(spec_)),
+      most_(std::min(job::WorkersOf(spec_).max(), shards_)),
       resolved_(job.resolved),
       like_job_(job.status.like_job()),
       fence_(options),
@@ -38,6 +38,7 @@ Run::Run(const Options& options, GenerationSource& generations, PhaseCounts& pha
   for (const v1::JobWorker& left : job.status.left_out()) slow_[left.name()].told = left;
   // A job that resumes another one has a checkpoint: what that one began with may be gone.
   if (resolved_ && resolved_->has_init() && !restores_) init_ = resolved_->init();
+  if (resolved_) TakeSizes();
 }
 
 void Run::Begin(const std::vector<const Worker*>& workers, Now now, Actions& actions) {

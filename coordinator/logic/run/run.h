@@ -250,9 +250,14 @@ class Run {
   void SendPrepare(Member& member, Now now, Actions& actions);
   void KeepKnownShards();
   [[nodiscard]] Status CheckInit(const Member& member) const;
+  [[nodiscard]] Status CheckDataset(Member& member, const std::string& other) const;
+  [[nodiscard]] Status CheckScript(const Member& member, const std::string& other) const;
   Fault StepInspecting(Now now, Actions& actions);
   Fault StepPreparing(Now now, Actions& actions);
   Fault ResolveFacts();
+  Fault ResolveScripts();
+  void TakeResolved(v1::ResolvedJob resolved);
+  void TakeSizes();
   Fault DataDiffer(const Status& how);
   bool LacksWorkers();
   Fault CheckKnownShard(const Member& member) const;
@@ -384,12 +389,14 @@ class Run {
   PhaseCounts& phase_counts_;
   const std::string job_id_;
   const v1::JobSpec spec_;
-  const uint32_t shards_;
-  const size_t min_, most_;
+  const size_t min_;
   const bool mixes_;      // workers of several classes may share it
   const bool continues_;  // that one's result is not its own: without it there is no S(0)
   const bool restores_;   // it begins with another job's checkpoint
 
+  // Of a job of a script as far as its spec says it, until it is resolved.
+  uint32_t shards_;
+  size_t most_;          // members of a ring
   Membership members_;   // and the places of the newest generation's ring
   size_t finished_ = 0;  // of the members
   Phase phase_ = Phase::kNew;

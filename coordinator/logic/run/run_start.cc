@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/job/resolve.h"
+#include "common/job/script_files.h"
 #include "common/planted_bug.h"
 #include "common/text.h"
 #include "coordinator/logic/run/agreement.h"
@@ -21,6 +22,10 @@ constexpr int kMostPeers = 64;  // in an Inspect
 void Run::SendInspect(const Member& member, Actions& actions) const {
   v1::CoordinatorMessage message;
   message.mutable_inspect()->set_job_id(job_id_);
+  if (spec_.has_script()) {
+    *message.mutable_inspect()->mutable_script() = spec_.script();
+    return Send(member, message, actions);
+  }
   *message.mutable_inspect()->mutable_data() = spec_.data();
   if (init_) *message.mutable_inspect()->mutable_init() = *init_;
   AddPeers(member, *message.mutable_inspect());
@@ -68,16 +73,25 @@ double BoundedSeconds(double said) {
 Fault Run::OnInspected(Member& from, const v1::Inspected& said, Now now, Actions& actions) {
   if (from.role != Role::kInspecting || from.facts || phase_ == Phase::kStopping) return {};
   if (!said.error().empty()) {
-    if (started_) {
-      RefuseJoiner(from.name(), "it cannot use the dataset: " + said.error(), now);
+    const Cause cause = CauseOfCode(said.code());
+    const bool of_data = !spec_.has_script() && (started_ || cause == Cause::kDataset);
+    const std::string why = fmt::format("cannot {}: {}",
+                                        cause == Cause::kScript ? "run the script"
+                                        : of_data               ? "use the dataset"
+                                                                : "take the job",
+                                        said.error());
+    if (!started_) return {cause, from.called() + ' ' + why, from.name()};
+    RefuseJoiner(from.name(), "it " + why, now);
+    return {};
+  }
+  if (spec_.has_script()) {
+    if (!said.has_script()) {
+      const Fault fault = Violation(from, "said nothing of the job's script");
+      if (!started_) return fault;
+      RefuseJoiner(from.name(), fault.reason, now);
       return {};
     }
-    const Cause cause = CauseOfCode(said.code());
-    return {
-        cause,
-        fmt::format("{} cannot {}: {}", from.called(),
-                    cause == Cause::kDataset ? "use the dataset" : "take the job", said.error()),
-        from.name()};
+    from.script = said.script();
   }
   if (init_ && said.has_init() == said.init_error().empty()) {
     from.init = said.init();
@@ -94,8 +108,7 @@ Fault Run::OnInspected(Member& from, const v1::Inspected& said, Now now, Actions
   }
   if (!started_) return {};
   const std::string first = members_.ring().empty() ? job_id_ : members_.ring().front().name;
-  Status same = SameDataset({first, resolved_->result().data()}, {from.name(), *from.facts});
-  from.data_differs = !same.ok();
+  Status same = spec_.has_script() ? CheckScript(from, first) : CheckDataset(from, first);
   if (same.ok()) same = CheckInit(from);
   if (same.ok()) {
     SendPrepare(from, now, actions);
@@ -103,6 +116,19 @@ Fault Run::OnInspected(Member& from, const v1::Inspected& said, Now now, Actions
     RefuseJoiner(from.name(), Message(same), now);
   }
   return {};
+}
+
+Status Run::CheckDataset(Member& member, const std::string& other) const {
+  Status same = SameDataset({other, resolved_->result().data()}, {member.name(), *member.facts});
+  member.data_differs = !same.ok();
+  return same;
+}
+
+// What the script said of itself when the job was resolved. Of the classes that share a job each
+// has its own libraries: its known shard tells.
+Status Run::CheckScript(const Member& member, const std::string& other) const {
+  return SameScript({other, resolved_->script()}, {member.name(), member.script},
+                    mixes_ ? Libraries::kMayDiffer : Libraries::kEqual);
 }
 
 // What the job begins with, as it was resolved.
@@ -177,8 +203,50 @@ Fault Run::DataDiffer(const Status& how) {
   return FaultOf(Cause::kDatasetDiffers, how);
 }
 
+// Of a job that another one resolved the script must be the same, too.
+Fault Run::ResolveScripts() {
+  const Member& first = members_.front();
+  for (const Member& member : members_) {
+    // The first one of its class; all are of one unless the job mixes them.
+    const Member& like = *std::ranges::find(members_, member.class_name, &Member::class_name);
+    Status same = SameScript({like.name(), like.script}, {member.name(), member.script});
+    if (same.ok()) {
+      same = SameScript({first.name(), first.script}, {member.name(), member.script},
+                        Libraries::kMayDiffer);
+    }
+    if (!same.ok()) return FaultOf(Cause::kScript, same);
+  }
+  if (resolved_) {
+    return FaultOf(Cause::kScript, CheckScript(first, "of the job that " + job_id_ + " repeats"));
+  }
+  StatusOr<v1::ResolvedJob> resolved = job::ResolveScript(
+      spec_, first.script, job::ScriptContent(spec_.script()), first.attach.numerics_class());
+  if (!resolved.ok()) return FaultOf(Cause::kInvalidJob, resolved.status());
+  *resolved->mutable_script() = first.script;
+  TakeResolved(*std::move(resolved));
+  return {};
+}
+
+// With the first class map; without one the job is queued again.
+void Run::TakeResolved(v1::ResolvedJob resolved) {
+  resolved_ = std::move(resolved);
+  TakeSizes();
+  if (const Status made = MakeFirstMap(); !made.ok()) {
+    resolved_.reset();
+    requeue_ = Message(made);
+  }
+}
+
+// What a script says of them is known now.
+void Run::TakeSizes() {
+  if (!spec_.has_script()) return;
+  shards_ = resolved_->result().shards();
+  most_ = std::min(resolved_->workers().max(), shards_);
+}
+
 // Of a job that another one resolved the dataset must be the same, too.
 Fault Run::ResolveFacts() {
+  if (spec_.has_script()) return ResolveScripts();
   const Member& first = members_.front();
   for (const Member& member : members_) {
     const Status same = SameDataset({first.name(), *first.facts}, {member.name(), *member.facts});
@@ -200,13 +268,8 @@ Fault Run::ResolveFacts() {
   StatusOr<v1::ResolvedJob> resolved = job::Resolve(
       spec_, *first.facts, first.attach.numerics_class(), init_ ? &first.init : nullptr);
   if (!resolved.ok()) return FaultOf(Cause::kInvalidJob, resolved.status());
-  resolved_ = *std::move(resolved);
-  if (const Status made = MakeFirstMap(); !made.ok()) {
-    resolved_.reset();
-    requeue_ = Message(made);
-    return {};
-  }
-  if (init_) {
+  TakeResolved(*std::move(resolved));
+  if (resolved_ && init_) {
     *resolved_->mutable_init() = *init_;
     const v1::CheckpointSource& checkpoint = init_->checkpoint();
     resolved_->mutable_init_report()->set_source(

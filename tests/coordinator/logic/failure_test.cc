@@ -21,7 +21,7 @@ TEST_CASE("Failure: every cause has a word of its own and an advice with everyth
     CHECK(failure.step() == 8);
     CHECK(failure.advice().find_first_of("{}") == std::string::npos);
   }
-  CHECK(words.size() == 12);
+  CHECK(words.size() == 13);
 }
 
 TEST_CASE("Failure: what a checkpoint has is not computed again") {
@@ -63,11 +63,11 @@ TEST_CASE("Failure: a worker's code is the word of that name, whatever its text 
     words.insert(WordOf(CauseOfCode(code)));
   }
   CHECK(words == std::set<std::string>{"NOT_FINITE", "DATASET", "DATASET_DIFFERS", "INIT",
-                                       "INVALID_JOB", "MEMORY", "STATE_DIFFERS"});
+                                       "INVALID_JOB", "MEMORY", "STATE_DIFFERS", "SCRIPT"});
 }
 
 TEST_CASE("Failure: a worker that does not know, or has a code of its own, has failed") {
-  for (const int code : {0, 8, 1000, -1}) {
+  for (const int code : {0, 9, 1000, -1}) {
     CHECK(CauseOfCode(static_cast<v1::FailureCode>(code)) == Cause::kWorkerFailed);
   }
 }
