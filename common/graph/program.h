@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -107,6 +108,10 @@ struct Program {
   // Of a script: so many groups of parameters have rates that its shards say, float64. The bits of
   // each are two counts of the scalars, the last ones: the upper half, then the lower one.
   uint32_t rate_groups = 0;
+  // Likewise: what its checkpoints have beside tensors, for whoever reads them by a module's names:
+  // integers that count updates, from a start on, and further names of tensors.
+  std::map<std::string, int64_t> counters;
+  std::map<std::string, std::string> aliases;
   std::vector<Output> outputs;        // losses first
   std::vector<Rows> rows;             // of predictions, in the order of the graph; no outputs then
   std::vector<Parameter> parameters;  // those that are trained, canonical order

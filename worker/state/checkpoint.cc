@@ -214,6 +214,10 @@ Scalars ScalarsOf(const State& state) {
     counts.push_back(state.layout->scalars()[i].counts ? static_cast<int64_t>(sums[i]) : 0);
   }
   const auto number = [](uint64_t value) { return static_cast<int64_t>(value); };
+  std::vector<int64_t> counters;
+  for (const auto& [name, start] : state.layout->counters()) {
+    counters.push_back(start + number(state.updates));
+  }
   std::vector<std::array<int64_t, 3>> watch_counts;
   std::vector<std::array<double, 2>> watch_values;
   for (const Watched& each : state.watched) {
@@ -228,6 +232,7 @@ Scalars ScalarsOf(const State& state) {
           .samples = static_cast<int64_t>(state.metrics.samples),
           .sums = std::move(sums),
           .counts = std::move(counts),
+          .counters = std::move(counters),
           .link_sums = state.link.sums.bytes(),
           .watch_counts = std::move(watch_counts),
           .watch_values = std::move(watch_values)};
@@ -240,8 +245,17 @@ std::map<std::string, TensorViews> TensorsOf(const State& state, const Scalars& 
                          std::span<const float> values) {
     files[file][name] = {ElementType::kF32, shape, Bytes(values)};
   });
-  TensorViews& rest = files[kRestOfState];
   const StateLayout& layout = *state.layout;
+  for (const char* file : {kModel, kAverage}) {
+    if (file == kAverage && !layout.averages()) continue;
+    TensorViews& tensors = files[file];
+    for (const auto& [name, tensor] : layout.aliases()) tensors[name] = tensors.at(tensor);
+    const int64_t* counter = scalars.counters.data();
+    for (const auto& [name, start] : layout.counters()) {
+      tensors[name] = Scalar(ElementType::kI64, *counter++);
+    }
+  }
+  TensorViews& rest = files[kRestOfState];
   for (const exact::TensorRange& range : layout.blocks().tensors()) {
     const auto values = state.units.exponents().subspan(range.first_block, range.block_count);
     const auto blocks = static_cast<int64_t>(range.block_count);

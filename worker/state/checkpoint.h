@@ -30,6 +30,7 @@ struct Scalars {
   // Of the layout's scalars, each in both types.
   std::vector<double> sums;
   std::vector<int64_t> counts;
+  std::vector<int64_t> counters;        // of the layout
   std::array<uint8_t, 16> link_sums{};  // D of the step before
   // Of each watched metric: looked, best_step, stale; best, reference.
   std::vector<std::array<int64_t, 3>> watch_counts;

@@ -52,6 +52,8 @@ StatusOr<std::shared_ptr<const StateLayout>> StateLayout::Create(
   }
   layout->outputs_ = program.outputs;
   layout->rate_groups_ = program.rate_groups;
+  layout->counters_ = program.counters;
+  layout->aliases_ = program.aliases;
   for (const graph::Output& output : program.outputs) {
     layout->scalars_[output.scalar].name = output.name;
   }

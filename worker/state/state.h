@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -80,8 +81,11 @@ class StateLayout {
   [[nodiscard]] const std::vector<Scalar>& scalars() const { return scalars_; }
   [[nodiscard]] const std::vector<graph::Output>& outputs() const { return outputs_; }
   [[nodiscard]] const std::vector<Rows>& rows() const { return rows_; }
-  [[nodiscard]] uint32_t rate_groups() const { return rate_groups_; }  // see graph::Program
-  [[nodiscard]] uint64_t row_elements() const;                         // of a sample, all of them
+  // See graph::Program, of all three.
+  [[nodiscard]] uint32_t rate_groups() const { return rate_groups_; }
+  [[nodiscard]] const std::map<std::string, int64_t>& counters() const { return counters_; }
+  [[nodiscard]] const std::map<std::string, std::string>& aliases() const { return aliases_; }
+  [[nodiscard]] uint64_t row_elements() const;  // of a sample, all of them
   // Of a training step; of an evaluation, which has no batch statistics.
   [[nodiscard]] exact::RecordShape step_record(uint32_t shards) const;
   [[nodiscard]] exact::RecordShape evaluation_record(uint32_t shards) const;
@@ -104,6 +108,8 @@ class StateLayout {
   std::vector<graph::Output> outputs_;
   std::vector<Rows> rows_;
   uint32_t rate_groups_ = 0;
+  std::map<std::string, int64_t> counters_;
+  std::map<std::string, std::string> aliases_;
 };
 
 // The dynamic loss scale S of mixed_float16 (Micikevicius et al., "Mixed Precision Training",

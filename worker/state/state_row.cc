@@ -12,14 +12,16 @@ namespace ringmaster::worker {
 namespace {
 
 // Calls visit(bytes) for every tensor but those of state.safetensors, in the row's order; what two
-// files have of the same (what is frozen, moving statistics) comes once.
+// files, or two names, have of the same (what is frozen, moving statistics, tied tensors) comes
+// once, and a counter not at all: it is a number of state.safetensors.
 template <typename Visit>
 void VisitTensors(const std::map<std::string, TensorViews>& files, Visit visit) {
   std::set<const uint8_t*> seen;
   for (const auto& [file, tensors] : files) {
     if (file == kRestOfState) continue;
     for (const auto& [name, view] : tensors) {
-      if (!view.bytes.empty() && seen.insert(view.bytes.data()).second) visit(view.bytes);
+      if (view.type != ElementType::kF32 || view.bytes.empty()) continue;
+      if (seen.insert(view.bytes.data()).second) visit(view.bytes);
     }
   }
 }

@@ -2,6 +2,7 @@
 // `script` stands for all that a child computes (docs/core_protocol.md).
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@ namespace {
 
 constexpr const char* kOp = "script";
 constexpr const char* kGroups = "groups";
+const std::string kCounter = "counter ", kAlias = "alias ";  // and the name
 constexpr int kMaxTensors = 16'384;
 
 // As modules call them: model.layers.0.self_attn.q_proj.weight.
@@ -53,6 +55,13 @@ v1::Graph ScriptGraph(const v1::ScriptFacts& facts, const std::string& content) 
   groups.set_name(kGroups);
   groups.set_i(facts.groups_size());
   SetText(&node, "initial", facts.initial_sha256());
+  for (int i = 0; i < facts.counters_size(); ++i) {
+    v1::Attribute& counter = *node.add_attributes();
+    counter.set_name(kCounter + facts.counters(i));
+    counter.set_i(i < facts.counter_starts_size() ? facts.counter_starts(i) : 0);
+  }
+  const std::map<std::string, std::string> aliases(facts.aliases().begin(), facts.aliases().end());
+  for (const auto& [name, tensor] : aliases) SetText(&node, (kAlias + name).c_str(), tensor);
   v1::Output& loss = *graph.add_outputs();
   loss.set_name(kMinimized);
   loss.set_value(kOp);
@@ -106,7 +115,23 @@ StatusOr<Program> ScriptProgram(const v1::Graph& message, Mode mode, int64_t sam
     program.scalars.push_back({});
   }
   for (const v1::Attribute& attribute : message.nodes(0).attributes()) {
-    if (attribute.name() == kGroups) program.rate_groups = static_cast<uint32_t>(attribute.i());
+    const std::string& said = attribute.name();
+    if (said == kGroups) program.rate_groups = static_cast<uint32_t>(attribute.i());
+    const bool counter = said.starts_with(kCounter), alias = said.starts_with(kAlias);
+    if (!counter && !alias) continue;
+    const std::string name = said.substr((counter ? kCounter : kAlias).size());
+    const bool known = counter || names.contains(attribute.s());
+    if (!known || !IsTensorName(name) || names.contains(name) || program.counters.contains(name) ||
+        program.aliases.contains(name)) {
+      return InvalidArgument("the graph of a script: \"{}\" is no {} of its own",
+                             said.substr(0, kMaxName),
+                             counter ? "counter" : "further name of a tensor");
+    }
+    if (counter) {
+      program.counters[name] = attribute.i();
+    } else {
+      program.aliases[name] = attribute.s();
+    }
   }
   if (program.rate_groups < 1 || program.rate_groups > kMaxRateGroups) {
     return InvalidArgument("the graph of a script: expected 1 to {} groups of parameters, got {}",

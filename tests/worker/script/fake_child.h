@@ -56,12 +56,84 @@ inline v1::ScriptFacts FakeFacts() {
   v1::TorchSgd& sgd = *facts.mutable_optimizer()->mutable_torch_sgd();
   sgd.set_momentum(0.5);
   facts.add_metrics("rows");
+  facts.add_counters("net.tracked");
+  facts.add_counter_starts(3);
+  (*facts.mutable_aliases())["head.weight"] = "net.weight";
   facts.set_initial_sha256(Hex(Sha256Of(std::string((kWeights + 1) * sizeof(float), '\0'))));
   facts.set_frozen_sha256(Hex(Sha256Of("")));
   facts.set_batch(8);
   facts.set_shards(4);
   facts.set_steps(5);
   return facts;
+}
+
+inline Deadline Soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(20); }
+
+inline FakeShard ReadShard(const std::string& body) {
+  FakeShard shard;
+  std::memcpy(&shard.step, body.data(), 8);
+  std::memcpy(&shard.shard, body.data() + 32, 4);
+  std::memcpy(&shard.rows, body.data() + 40, 4);
+  std::memcpy(&shard.scale, body.data() + 44, 4);
+  shard.samples.resize(shard.rows);
+  std::memcpy(shard.samples.data(), body.data() + 48, 8 * shard.samples.size());
+  for (const uint64_t sample : shard.samples) shard.target += static_cast<float>(sample % 7);
+  return shard;
+}
+
+inline bool ServeShard(int socket, const v1::ScriptLayout& layout, const std::byte* state,
+                       std::byte* slot, const FakeChildHooks& hooks) {
+  const StatusOr<Packet> packet = Receive(socket, Soon());
+  if (!packet.ok() || packet->kind != PacketKind::kShard) return false;
+  FakeShard shard = ReadShard(packet->body);
+  hooks.on_shard(&shard);
+  if (hooks.instead(socket, shard)) return false;
+  const auto* const weights = reinterpret_cast<const float*>(state + layout.offsets(0));
+  auto* const gradient = reinterpret_cast<float*>(slot + layout.offsets(0));
+  double loss = 0;
+  const auto rows = static_cast<float>(shard.rows);
+  for (int i = 0; i < kWeights; ++i) {
+    gradient[i] = (rows * weights[i] - shard.target) * shard.scale;
+    loss += rows * weights[i] * weights[i] / 2;
+  }
+  *reinterpret_cast<float*>(slot + layout.offsets(1)) = rows * rows * shard.scale;
+  const std::array<uint32_t, 2> tensors = {0, 1};
+  const std::string bucket(reinterpret_cast<const char*>(tensors.data()), sizeof(tensors));
+  std::string done(packet->body.data(), 8);
+  const std::array<uint32_t, 3> numbers = {shard.shard, 1, 1};
+  done.append(reinterpret_cast<const char*>(numbers.data()), sizeof(numbers));
+  const std::array<double, 3> values = {loss, rows, 0.125};
+  done.append(reinterpret_cast<const char*>(values.data()), sizeof(values));
+  return Send(socket, PacketKind::kBucket, bucket, {}, Soon()).ok() &&
+         Send(socket, PacketKind::kDone, done, {}, Soon()).ok();
+}
+
+// A child's life at its end of a lane.
+inline void LiveAsChild(int number, const OwnedFile& socket, const FakeChildHooks& hooks) {
+  v1::ScriptHello hello;
+  StatusOr<Packet> packet = Receive(socket.get(), Soon());
+  if (!packet.ok() || !TakeJson(&*packet, &hello).ok()) return;
+  const OwnedFile initial(memfd_create("initial", MFD_CLOEXEC));
+  if (ftruncate(initial.get(), (kWeights + 1) * sizeof(float)) != 0) return;
+  v1::ScriptFacts facts = FakeFacts();
+  hooks.on_facts(&facts, number);
+  const int files[] = {initial.get()};
+  if (!SendJson(socket.get(), PacketKind::kFacts, facts, files, Soon()).ok()) return;
+  v1::ScriptLayout layout;
+  packet = Receive(socket.get(), Soon());
+  if (!packet.ok() || packet->kind != PacketKind::kLayout) return;
+  if (!TakeJson(&*packet, &layout).ok() || packet->files.size() != 2) return;
+  const auto map = [&](int file, int rights) {
+    return static_cast<std::byte*>(
+        mmap(nullptr, layout.bytes(), rights, MAP_SHARED, packet->files[file].get(), 0));
+  };
+  const std::byte* const state = map(0, PROT_READ);
+  std::byte* const slot = map(1, PROT_READ | PROT_WRITE);
+  if (!Send(socket.get(), PacketKind::kReady, "", {}, Soon()).ok()) return;
+  while (ServeShard(socket.get(), layout, state, slot, hooks)) {
+  }
+  munmap(const_cast<std::byte*>(state), layout.bytes());
+  munmap(slot, layout.bytes());
 }
 
 class FakeChildren final : public ChildSource {
@@ -79,7 +151,8 @@ class FakeChildren final : public ChildSource {
     const int number = started++;
     {
       MutexLock lock(mu_);
-      threads_.emplace_back([this, number, file = ends[1]] { Live(number, OwnedFile(file)); });
+      threads_.emplace_back(
+          [this, number, file = ends[1]] { LiveAsChild(number, OwnedFile(file), hooks_); });
     }
     StartedChild started{
         std::make_unique<Child>(OwnedFile(ends[0]),
@@ -92,73 +165,6 @@ class FakeChildren final : public ChildSource {
   std::atomic<int> started = 0;
 
  private:
-  static Deadline Soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(20); }
-
-  void Live(int number, OwnedFile socket) {
-    v1::ScriptHello hello;
-    StatusOr<Packet> packet = Receive(socket.get(), Soon());
-    if (!packet.ok() || !TakeJson(&*packet, &hello).ok()) return;
-    const OwnedFile initial(memfd_create("initial", MFD_CLOEXEC));
-    if (ftruncate(initial.get(), (kWeights + 1) * sizeof(float)) != 0) return;
-    v1::ScriptFacts facts = FakeFacts();
-    hooks_.on_facts(&facts, number);
-    const int files[] = {initial.get()};
-    if (!SendJson(socket.get(), PacketKind::kFacts, facts, files, Soon()).ok()) return;
-    v1::ScriptLayout layout;
-    packet = Receive(socket.get(), Soon());
-    if (!packet.ok() || packet->kind != PacketKind::kLayout) return;
-    if (!TakeJson(&*packet, &layout).ok() || packet->files.size() != 2) return;
-    const auto map = [&](int file, int rights) {
-      return static_cast<std::byte*>(
-          mmap(nullptr, layout.bytes(), rights, MAP_SHARED, packet->files[file].get(), 0));
-    };
-    const std::byte* const state = map(0, PROT_READ);
-    std::byte* const slot = map(1, PROT_READ | PROT_WRITE);
-    if (!Send(socket.get(), PacketKind::kReady, "", {}, Soon()).ok()) return;
-    while (Serve(socket.get(), layout, state, slot)) {
-    }
-    munmap(const_cast<std::byte*>(state), layout.bytes());
-    munmap(slot, layout.bytes());
-  }
-
-  static FakeShard Read(const std::string& body) {
-    FakeShard shard;
-    std::memcpy(&shard.step, body.data(), 8);
-    std::memcpy(&shard.shard, body.data() + 32, 4);
-    std::memcpy(&shard.rows, body.data() + 40, 4);
-    std::memcpy(&shard.scale, body.data() + 44, 4);
-    shard.samples.resize(shard.rows);
-    std::memcpy(shard.samples.data(), body.data() + 48, 8 * shard.samples.size());
-    for (const uint64_t sample : shard.samples) shard.target += static_cast<float>(sample % 7);
-    return shard;
-  }
-
-  bool Serve(int socket, const v1::ScriptLayout& layout, const std::byte* state, std::byte* slot) {
-    const StatusOr<Packet> packet = Receive(socket, Soon());
-    if (!packet.ok() || packet->kind != PacketKind::kShard) return false;
-    FakeShard shard = Read(packet->body);
-    hooks_.on_shard(&shard);
-    if (hooks_.instead(socket, shard)) return false;
-    const auto* const weights = reinterpret_cast<const float*>(state + layout.offsets(0));
-    auto* const gradient = reinterpret_cast<float*>(slot + layout.offsets(0));
-    double loss = 0;
-    const auto rows = static_cast<float>(shard.rows);
-    for (int i = 0; i < kWeights; ++i) {
-      gradient[i] = (rows * weights[i] - shard.target) * shard.scale;
-      loss += rows * weights[i] * weights[i] / 2;
-    }
-    *reinterpret_cast<float*>(slot + layout.offsets(1)) = rows * rows * shard.scale;
-    const std::array<uint32_t, 2> tensors = {0, 1};
-    const std::string bucket(reinterpret_cast<const char*>(tensors.data()), sizeof(tensors));
-    std::string done(packet->body.data(), 8);
-    const std::array<uint32_t, 3> numbers = {shard.shard, 1, 1};
-    done.append(reinterpret_cast<const char*>(numbers.data()), sizeof(numbers));
-    const std::array<double, 3> values = {loss, rows, 0.125};
-    done.append(reinterpret_cast<const char*>(values.data()), sizeof(values));
-    return Send(socket, PacketKind::kBucket, bucket, {}, Soon()).ok() &&
-           Send(socket, PacketKind::kDone, done, {}, Soon()).ok();
-  }
-
   const FakeChildHooks hooks_;
   Mutex mu_;
   std::vector<std::jthread> threads_ ABSL_GUARDED_BY(mu_);

@@ -73,6 +73,7 @@ std::vector<float> Tensor(const ScriptCase& job, const std::string& file, const 
     if (each.name != file) continue;
     const auto views = ReadSafetensors(each.bytes);
     REQUIRE(views.ok());
+    if (!views->contains(name)) continue;
     const auto bytes = views->at(name).bytes;
     std::vector<float> values(bytes.size() / sizeof(float));
     std::memcpy(values.data(), bytes.data(), bytes.size());
@@ -97,6 +98,18 @@ TEST_CASE("Script: the state follows what children say, on any number of cores")
   // A buffer gets the mean over samples of what shards made of it: 2 rows a shard, five steps.
   CHECK(Tensor(one, "model.safetensors", "net.seen") == std::vector<float>{10});
   CHECK(Tensor(one, "optimizer.safetensors", "net.weight/momentum_buffer").size() == kWeights);
+  // By the module's names: what counts updates, and a tensor that is there twice.
+  for (const worker::CheckpointFile& each : one.files) {
+    if (each.name != "model.safetensors") continue;
+    const auto views = ReadSafetensors(each.bytes);
+    REQUIRE(views.ok());
+    int64_t tracked = 0;
+    CHECK(views->at("net.tracked").type == ElementType::kI64);
+    std::memcpy(&tracked, views->at("net.tracked").bytes.data(), sizeof(tracked));
+    CHECK(tracked == 3 + 5);
+  }
+  CHECK(Tensor(one, "model.safetensors", "head.weight") == weights);
+  CHECK(Tensor(one, "optimizer.safetensors", "head.weight/momentum_buffer").empty());
 }
 
 TEST_CASE("Script: the rate is the last shard's, and momentum PyTorch's") {
@@ -133,7 +146,7 @@ TEST_CASE("Script: a shard of which every child dies ends the run") {
   ScriptCase job(std::move(hooks));
   const RunResult result = job.Run(1);
   CHECK(result.end == RunEnd::kFailed);
-  CHECK_THAT(result.reason, Catch::Contains("shard 1: 3 children died of one shard: child"));
+  CHECK_THAT(result.reason, Catch::Contains("shard 1: 5 children died of one shard: child"));
   CHECK(result.applied == 2);
 }
 
