@@ -241,19 +241,8 @@ void JobRunner::Do(const InspectDataset& task) {
   done.job = task.job;
   if (task.script) {
     InspectScript(task, &done);
-    phases_.Pause();
-    return post_(std::move(done));
-  }
-  StatusOr<std::shared_ptr<const Dataset>> dataset = data_->Open(task, fetch_stop());
-  if (dataset.ok()) {
-    dataset_ = *std::move(dataset);
-    done.facts = dataset_->facts();
-    spdlog::info("dataset inspected: job={} format={} files={} train={} test={} columns={}",
-                 task.job.value(), done.facts.format(), done.facts.files_size(),
-                 done.facts.train_samples(), done.facts.test_samples(), done.facts.columns_size());
   } else {
-    done.error = Message(dataset.status());
-    done.code = FailureOf(WithFailure(v1::FAILURE_CODE_DATASET, dataset.status()));
+    InspectData(task, &done);
   }
   if (task.init && done.error.empty()) {
     auto init = FindInit(*task.init);
@@ -266,6 +255,20 @@ void JobRunner::Do(const InspectDataset& task) {
   }
   phases_.Pause();
   post_(std::move(done));
+}
+
+void JobRunner::InspectData(const InspectDataset& task, InspectDone* done) {
+  StatusOr<std::shared_ptr<const Dataset>> dataset = data_->Open(task, fetch_stop());
+  if (!dataset.ok()) {
+    done->error = Message(dataset.status());
+    done->code = FailureOf(WithFailure(v1::FAILURE_CODE_DATASET, dataset.status()));
+    return;
+  }
+  dataset_ = *std::move(dataset);
+  done->facts = dataset_->facts();
+  spdlog::info("dataset inspected: job={} format={} files={} train={} test={} columns={}",
+               task.job.value(), done->facts.format(), done->facts.files_size(),
+               done->facts.train_samples(), done->facts.test_samples(), done->facts.columns_size());
 }
 
 void JobRunner::InspectScript(const InspectDataset& task, InspectDone* done) {

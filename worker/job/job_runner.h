@@ -80,6 +80,7 @@ class JobRunner {
   // A job is served from now on: heartbeats, logs and peers who lack its data know it.
   void Begin(const InspectDataset& task);
   void Do(const InspectDataset& task);
+  void InspectData(const InspectDataset& task, InspectDone* done);
   void InspectScript(const InspectDataset& task, InspectDone* done);
   void Do(const PrepareJob& task);
   void Do(const RunJob& task);
