@@ -271,6 +271,10 @@ std::string ScriptContent(const v1::Script& script) {
   return Hex(hash.Finish());
 }
 
+std::string InterpreterOf(const v1::Script& script) {
+  return script.python().empty() ? "default" : script.python();
+}
+
 void DropScriptContents(v1::Script* script) {
   for (v1::ScriptFile& file : *script->mutable_files()) file.clear_content();
 }

@@ -27,6 +27,9 @@ inline constexpr int kMostScriptFiles = 1000;
 // Hex SHA-256 of what the script is: its files, which of them is run, arguments and environment.
 [[nodiscard]] std::string ScriptContent(const v1::Script& script);
 
+// Name of the interpreter that runs it, as workers have them: `default` where it names none.
+[[nodiscard]] std::string InterpreterOf(const v1::Script& script);
+
 // The same without what stands in the files: what is shown of a job.
 void DropScriptContents(v1::Script* script);
 

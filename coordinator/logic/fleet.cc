@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kMaxHostLength = 255;
 constexpr uint32_t kMaxCores = 4'096;
 constexpr int kMaxDevices = 64;  // shown of one worker
+constexpr int kMaxInterpreters = 64;
 
 // Printable, without blanks: it stands in sentences. Empty is allowed.
 bool IsHost(const std::string& text) {
@@ -62,6 +63,13 @@ Refusal CheckFields(const v1::Attach& attach) {
   if (!attach.has_numerics_class()) {
     return Bad(fmt::format("worker {}: numerics_class is required", attach.name()));
   }
+  const bool named = std::ranges::all_of(attach.interpreters(), IsName);
+  if (!named || attach.interpreters_size() > kMaxInterpreters) {
+    return Bad(
+        fmt::format("worker {}: interpreters: expected at most {} names of letters, digits, "
+                    "'.', '_', '-'",
+                    attach.name(), kMaxInterpreters));
+  }
   return {};
 }
 
@@ -73,6 +81,10 @@ const char* StateOf(const Worker& worker) {
 }
 
 }  // namespace
+
+bool HasInterpreter(const v1::Attach& attach, const std::string& name) {
+  return name.empty() || std::ranges::count(attach.interpreters(), name) > 0;
+}
 
 void Fleet::Open(SessionId session, Now now) { waiting_[session] = now.steady; }
 

@@ -41,6 +41,9 @@ struct Worker {
   bool free() const { return idle() && !draining; }
 };
 
+// Whether it has an interpreter of scripts of this name; empty: of a job that needs none.
+[[nodiscard]] bool HasInterpreter(const v1::Attach& attach, const std::string& name);
+
 class Fleet {
  public:
   explicit Fleet(const Options& options) : options_(options) {}

@@ -145,21 +145,39 @@ v1::ListWorkersResponse Logic::ViewWorkers() {
   return view;
 }
 
-// Free workers that no job takes because of their class, though one has room.
+// Free workers that no job takes because of their class, or of the interpreters that they have,
+// though one has room.
 void Logic::NameOutsiders(v1::ListWorkersResponse* view) {
-  std::map<std::string, std::set<std::string>> wanted;  // classes, by job
+  std::map<std::string, Wanted> wanted;  // by job
   for (const auto& [number, job] : unfinished_) {
     if (!job->run || job->run->room() == 0) continue;
-    for (const auto& [name, room] : job->run->rooms()) wanted[job->record.id()].insert(name);
+    Wanted& its = wanted[job->record.id()];
+    its.interpreter = job->run->interpreter();
+    for (const auto& [name, room] : job->run->rooms()) its.classes.insert(name);
   }
   if (wanted.empty()) return;
   for (v1::WorkerStatus& worker : *view->mutable_workers()) {
-    if (worker.state() != "FREE") continue;
-    const auto takes = [&](const auto& entry) { return entry.second.contains(worker.class_()); };
-    if (std::ranges::any_of(wanted, takes)) continue;
-    const auto& [job, classes] = *wanted.begin();
+    const Worker* const there = fleet_.Find(worker.name());
+    if (worker.state() != "FREE" || there == nullptr) continue;
+    const auto has = [&](const Wanted& its) {
+      return HasInterpreter(there->attach, its.interpreter);
+    };
+    const auto is_of = [&](const Wanted& its) { return its.classes.contains(worker.class_()); };
+    if (std::ranges::any_of(
+            wanted, [&](const auto& each) { return is_of(each.second) && has(each.second); })) {
+      continue;
+    }
+    const auto lacks =
+        std::ranges::find_if(wanted, [&](const auto& each) { return is_of(each.second); });
+    if (lacks != wanted.end()) {
+      worker.set_reason(
+          fmt::format("NO_INTERPRETER: {} has room for workers with the interpreter {}",
+                      lacks->first, lacks->second.interpreter));
+      continue;
+    }
+    const auto& [job, its] = *wanted.begin();
     worker.set_reason(fmt::format("CLASS_NOT_IN_MAP: {} has room for workers of {}", job,
-                                  fmt::join(classes, " or ")));
+                                  fmt::join(its.classes, " or ")));
   }
 }
 

@@ -29,15 +29,20 @@ struct Needs {
   // nothing.
   std::map<std::string, size_t> classes;
   std::map<std::string, v1::NumericsClass> numerics;  // of those whose map says it
+  std::string interpreter;  // that each worker has; empty: it runs no script
 
   [[nodiscard]] bool Uses(const std::string& name) const {
     return classes.empty() || classes.contains(name);
   }
+  [[nodiscard]] bool Uses(const Worker& worker) const {
+    return Uses(worker.class_name) && HasInterpreter(worker.attach, interpreter);
+  }
 };
 
-// What the fleet has for the queue, by numerics class, and for which job the workers of a class are
-// held: no later job gets them, so that none overtakes another by taking what that one waits for.
-// Made for one walk along the queue, first job first; the fleet outlives it.
+// What the fleet has for the queue, by numerics class and by the interpreters that workers have,
+// and for which job the workers of such a group are held: no later job gets them, so that none
+// overtakes another by taking what that one waits for. Made for one walk along the queue, first job
+// first; the fleet outlives it.
 class Supply {
  public:
   explicit Supply(const Fleet& fleet);
@@ -55,13 +60,16 @@ class Supply {
   [[nodiscard]] Lack Explain(const Needs& needs) const;
   // `job` does not fit. The classes that it is resolved for are held for it, and all that a job
   // that mixes them might use; of one that has none yet every class with enough workers once they
-  // are free, and when none has so many, every class.
+  // are free, and when none has so many, every class. Of a class those alone that have its
+  // interpreter.
   void Hold(const std::string& job, const Needs& needs);
-  [[nodiscard]] bool Held(const std::string& class_name) const;
+  [[nodiscard]] bool Held(const Worker& worker) const;
 
  private:
-  struct Class {
-    std::string name;
+  // Workers of one class that have the same interpreters: a job that may use one may use each.
+  struct Group {
+    std::string class_name;
+    std::set<std::string> interpreters;
     v1::NumericsClass numerics_class;
     std::vector<std::string> free;  // by name
     size_t attached = 0;            // and not draining: free, or free when their jobs end
@@ -69,24 +77,40 @@ class Supply {
     std::string held_for;           // a job; empty: nobody
     size_t held_since = 0;          // the place of that job among those that hold one
   };
-  Class& At(const std::string& name);
-  // Classes that the job might use, those with most free workers first.
-  [[nodiscard]] std::vector<const Class*> Usable(const Needs& needs) const;
+  // Groups of one class that a job might use; never empty.
+  struct Pool {
+    std::vector<const Group*> groups;
+    size_t free = 0, attached = 0;  // of all of them
+    [[nodiscard]] const std::string& class_name() const { return groups.front()->class_name; }
+    [[nodiscard]] std::vector<std::string> Free() const;  // by name
+    [[nodiscard]] std::string FirstFree() const;          // empty: none is
+    [[nodiscard]] std::string Like() const;
+  };
+  enum class Which : uint8_t { kAll, kHeldForNobody };
+  Group& At(const std::string& class_name, const std::set<std::string>& interpreters);
+  // Those with most free workers first.
+  [[nodiscard]] std::vector<Pool> Usable(const Needs& needs, Which which = Which::kAll) const;
+  void Remove(const std::vector<std::string>& taken);  // by name
   [[nodiscard]] std::vector<std::string> TakeMixed(const Needs& needs);
   [[nodiscard]] Lack ExplainMixed(const Needs& needs) const;
   [[nodiscard]] std::string DescribeOthers(const Needs& needs) const;
 
   const Fleet& fleet_;
-  std::vector<Class> classes_;  // few
-  std::string all_held_for_;    // a job: every class is held for it that is for no other one
+  std::vector<Group> groups_;  // few
+  // By interpreter, empty for any: the job for which every group is held that is for no other one.
+  std::map<std::string, std::string> all_held_for_;
   size_t holders_ = 0;
 };
 
-// What would bring so many more workers of these classes, the smallest change first: a drain that
-// ends, workers that are free soon, the job with the fewest of them that has enough. `own`: the job
-// that lacks them; empty: it has none. Empty: nobody who is attached can help.
-[[nodiscard]] std::vector<std::string> FindHelp(const Fleet& fleet,
-                                                const std::set<std::string>& classes,
+// What would bring so many more workers of these classes with this interpreter (empty: any), the
+// smallest change first: a drain that ends, workers that are free soon, the job with the fewest of
+// them that has enough. `own`: the job that lacks them; empty: it has none. Empty: nobody who is
+// attached can help.
+struct Wanted {
+  std::set<std::string> classes;
+  std::string interpreter;
+};
+[[nodiscard]] std::vector<std::string> FindHelp(const Fleet& fleet, const Wanted& wanted,
                                                 size_t missing, const std::string& own);
 
 // What would let a WAITING job go on, the smallest change first.

@@ -8,6 +8,7 @@
 #include "common/job/class_map.h"
 #include "common/job/metrics.h"
 #include "common/job/resolve.h"
+#include "common/job/script_files.h"
 #include "coordinator/logic/explain.h"
 
 namespace ringmaster::coordinator {
@@ -214,6 +215,10 @@ Member* Run::Find(const std::string& worker) { return members_.Find(worker); }
 const Member* Run::At(const Place& place) const { return members_.At(place); }
 
 Member* Run::At(const Place& place) { return members_.At(place); }
+
+std::string Run::interpreter() const {
+  return spec_.has_script() ? job::InterpreterOf(spec_.script()) : "";
+}
 
 bool Run::InRing(const std::string& worker) const { return members_.RankOf(worker).has_value(); }
 

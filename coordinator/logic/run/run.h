@@ -214,6 +214,8 @@ class Run {
   };
   [[nodiscard]] Lacking FindLacking(Now now) const;
   const std::string& job_id() const { return job_id_; }
+  // That its members have (HasInterpreter); empty: it runs no script.
+  [[nodiscard]] std::string interpreter() const;
   // What `member` does now: its phase of starting, or what its step thread does.
   [[nodiscard]] std::string PhaseOf(const Member& member) const;
   StartPhases& phases() { return phases_; }
