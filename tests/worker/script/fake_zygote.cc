@@ -1,0 +1,90 @@
+// A zygote of tests, run as an interpreter: fake_zygote -m ringmaster.zygote HOW. HOW is what goes
+// wrong: "" nothing, "no torch", "dies at once" (the zygote); of a child: "prints" so many lines,
+// "dies", "exits", "hangs"; "deserts" (the zygote ends when it is to fork).
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "tests/worker/script/fake_child.h"
+
+namespace ringmaster::script {
+namespace {
+
+constexpr int kControl = 3;
+const int kPrinted = 100'000;
+
+struct Forked {
+  uint32_t core;
+  int32_t id;
+};
+struct Exited {
+  uint32_t core;
+  int32_t id, status;
+};
+
+template <typename T>
+void Say(PacketKind kind, const T& words) {
+  (void)Send(kControl, kind, {reinterpret_cast<const char*>(&words), sizeof(words)}, {}, Soon());
+}
+
+[[noreturn]] void BeChild(const std::string& how, Packet packet) {
+  dup2(packet.files[1].get(), STDOUT_FILENO);
+  dup2(packet.files[1].get(), STDERR_FILENO);
+  close(kControl);
+  setvbuf(stdout, nullptr, _IOLBF, 0);
+  if (how == "prints") {
+    for (int i = 0; i < kPrinted; ++i) std::printf("line %d\n", i);
+    std::printf("the last one has no end");
+    std::fflush(stdout);
+  }
+  if (how == "dies") raise(SIGSEGV);
+  if (how == "exits") _exit(7);
+  if (how == "hangs") {
+    signal(SIGUSR1, [](int) { (void)!write(STDERR_FILENO, "train.py:12 in loop\n", 20); });
+    for (;;) pause();
+  }
+  LiveAsChild(0, packet.files[0], {});
+  _exit(0);
+}
+
+int Serve(const std::string& how) {
+  v1::ScriptInterpreter said;
+  if (how == "dies at once") return 5;
+  if (how == "no torch") said.set_error("fake cannot import torch: apt install python3-torch");
+  if (!SendJson(kControl, PacketKind::kUp, said, {}, Soon()).ok()) return 1;
+  std::map<pid_t, uint32_t> children;
+  for (;;) {
+    StatusOr<Packet> packet =
+        Receive(kControl, std::chrono::steady_clock::now() + std::chrono::milliseconds(10));
+    if (packet.ok() && packet->kind == PacketKind::kFork) {
+      if (how == "deserts") return 6;
+      uint32_t core = 0;
+      std::memcpy(&core, packet->body.data(), sizeof(core));
+      const pid_t id = fork();
+      if (id == 0) BeChild(how, *std::move(packet));
+      children[id] = core;
+      Say(PacketKind::kForked, Forked{core, id});
+    } else if (!absl::IsDeadlineExceeded(packet.status())) {
+      break;
+    }
+    int status = 0;
+    for (pid_t id = 0; (id = waitpid(-1, &status, WNOHANG)) > 0;) {
+      Say(PacketKind::kExited, Exited{children[id], id, status});
+      children.erase(id);
+    }
+  }
+  for (const auto& [id, core] : children) kill(id, SIGKILL);
+  return 0;
+}
+
+}  // namespace
+}  // namespace ringmaster::script
+
+int main(int argc, char** argv) {
+  return ringmaster::script::Serve(argc > 3 ? std::filesystem::path(argv[3]).stem().string() : "");
+}

@@ -1,0 +1,182 @@
+// Children that are processes: how they are forked, read, ended, and what is said of their end.
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "common/mutex.h"
+#include "tests/worker/script/fake_child.h"
+#include "worker/script/zygote.h"
+
+namespace ringmaster::script {
+namespace {
+
+using Catch::Contains;
+using std::chrono::steady_clock;
+
+// What children printed, and a zygote that is told what goes wrong.
+struct Nursery {
+  StatusOr<std::unique_ptr<Zygote>> Create(const std::string& how,
+                                           const std::stop_token& stop = {}) {
+    return Zygote::Create({.python = FAKE_ZYGOTE_FILE,
+                           .environment = OwnEnvironment(),
+                           .script = how,
+                           .up_limit = std::chrono::seconds(20),
+                           .print =
+                               [this](uint32_t core, const std::string& line) {
+                                 MutexLock lock(mu);
+                                 lines.push_back(std::to_string(core) + ": " + line);
+                                 changed.NotifyAll();
+                               }},
+                          stop);
+  }
+  // Once a line has these words; empty: none came.
+  std::string Await(const std::string& words) {
+    MutexLock lock(mu);
+    std::string found;
+    const auto there = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      for (const std::string& line : lines) {
+        if (line.find(words) != std::string::npos) found = line;
+      }
+      return !found.empty();
+    };
+    changed.WaitUntil(mu, Soon(), there);
+    return found;
+  }
+
+  Mutex mu;
+  Condition changed;
+  std::vector<std::string> lines ABSL_GUARDED_BY(mu);
+};
+
+v1::ScriptHello HelloOf(uint32_t core) {
+  v1::ScriptHello hello;
+  hello.set_core(core);
+  hello.set_threads(1);
+  return hello;
+}
+
+pid_t ProcessOf(const Child& child) {
+  const std::string& called = child.called();
+  return std::stoi(called.substr(called.find("(process ") + 9));
+}
+
+v1::ScriptLayout LayoutOf(SharedMemory* state) {
+  v1::ScriptLayout layout;
+  layout.set_bytes(4096);
+  layout.add_offsets(0);
+  layout.add_offsets(2048);
+  auto memory = SharedMemory::Create("state", layout.bytes(), SharedMemory::Access::kRead);
+  REQUIRE(memory.ok());
+  *state = *std::move(memory);
+  return layout;
+}
+
+TEST_CASE("Zygote: children of several cores attach, compute, and one that is killed says so") {
+  Nursery nursery;
+  const auto zygote = nursery.Create("");
+  REQUIRE(Message(zygote.status()) == "");
+  std::vector<StartedChild> children;
+  SharedMemory state;
+  const v1::ScriptLayout layout = LayoutOf(&state);
+  const std::vector<uint64_t> samples = {1, 2};
+  const ShardCall call = {.step = 4, .batch = 8, .shard = 1, .shards = 4, .samples = samples};
+  for (const uint32_t core : {0U, 1U}) {
+    auto child = (*zygote)->Start(HelloOf(core), Soon(), {});
+    REQUIRE(Message(child.status()) == "");
+    CHECK(child->attached.facts.tensors_size() == 2);
+    CHECK_THAT(child->child->called(), Catch::StartsWith("core" + std::to_string(core)));
+    REQUIRE(Message(child->child->LayOut(layout, state, Soon())) == "");
+    const auto done = child->child->Compute(call, 1, 1, 2, Soon());
+    REQUIRE(Message(done.status()) == "");
+    CHECK(done->metrics == std::vector<double>{2});
+    children.push_back(*std::move(child));
+  }
+  CHECK(ProcessOf(*children[0].child) != ProcessOf(*children[1].child));
+
+  kill(ProcessOf(*children[0].child), SIGKILL);
+  const Status died = children[0].child->Compute(call, 1, 1, 2, Soon()).status();
+  CHECK(absl::IsUnavailable(died));
+  CHECK_THAT(Message(died), Contains("was killed by signal 9 (Killed)") &&
+                                Contains("by somebody, or because memory ran out"));
+  CHECK(children[1].child->Compute(call, 1, 1, 2, Soon()).ok());
+}
+
+TEST_CASE("Zygote: one that is killed is started again, and its children are gone with it") {
+  Nursery nursery;
+  const auto zygote = nursery.Create("");
+  REQUIRE(zygote.ok());
+  const auto first = (*zygote)->Start(HelloOf(0), Soon(), {});
+  REQUIRE(first.ok());
+  const pid_t id = ProcessOf(*first->child);
+  const pid_t parent = [&] {
+    int found = 0;
+    std::FILE* const file = std::fopen(("/proc/" + std::to_string(id) + "/stat").c_str(), "r");
+    REQUIRE(file != nullptr);
+    CHECK(std::fscanf(file, "%*d (%*[^)]) %*c %d", &found) == 1);
+    std::fclose(file);
+    return found;
+  }();
+  kill(parent, SIGKILL);
+  kill(id, SIGKILL);  // as its leash would
+  const Status lost = first->child->Compute({.samples = {}}, 1, 1, 2, Soon()).status();
+  CHECK(absl::IsUnavailable(lost));
+  const auto second = (*zygote)->Start(HelloOf(0), Soon(), {});
+  REQUIRE(Message(second.status()) == "");
+  CHECK(ProcessOf(*second->child) != id);
+}
+
+TEST_CASE("Zygote: what a child prints comes line by line, and of a flood a part") {
+  Nursery nursery;
+  const auto zygote = nursery.Create("prints");
+  REQUIRE(zygote.ok());
+  const auto child = (*zygote)->Start(HelloOf(3), Soon(), {});
+  REQUIRE(Message(child.status()) == "");
+  CHECK(nursery.Await("line 0") == "3: line 0");
+  kill(ProcessOf(*child->child), SIGKILL);
+  const std::string left_out = nursery.Await("more lines");
+  CHECK_THAT(left_out, Contains("of which there were too many at once"));
+  MutexLock lock(nursery.mu);
+  CHECK(nursery.lines.size() < 10'000);
+}
+
+TEST_CASE("Zygote: children that do not come to attach, and why") {
+  const auto fate_of = [](const std::string& how, std::chrono::milliseconds patience,
+                          Nursery* nursery) {
+    const auto zygote = nursery->Create(how);
+    REQUIRE(Message(zygote.status()) == "");
+    return (*zygote)->Start(HelloOf(0), steady_clock::now() + patience, {}).status();
+  };
+  constexpr std::chrono::seconds kLong(20);
+  Nursery nursery;
+  const Status died = fate_of("dies", kLong, &nursery);
+  CHECK(absl::IsUnavailable(died));
+  CHECK_THAT(Message(died), Contains("was killed by signal 11 (Segmentation fault)"));
+  const Status left = fate_of("exits", kLong, &nursery);
+  CHECK(absl::IsUnavailable(left));
+  CHECK_THAT(Message(left), Contains("ended with exit code 7"));
+  const Status deserted = fate_of("deserts", kLong, &nursery);
+  CHECK(absl::IsUnavailable(deserted));
+  CHECK_THAT(Message(deserted), Contains("ended while it forked a child for core 0"));
+  const Status hung = fate_of("hangs", std::chrono::milliseconds(300), &nursery);
+  CHECK(absl::IsDeadlineExceeded(hung));
+  CHECK_THAT(Message(hung), Contains("did not come to ringmaster.torch.attach in time"));
+  CHECK(nursery.Await("train.py:12") == "0: train.py:12 in loop");
+}
+
+TEST_CASE("Zygote: an interpreter that cannot run scripts is refused, with its reason") {
+  Nursery nursery;
+  const Status lacks = nursery.Create("no torch").status();
+  CHECK(absl::IsFailedPrecondition(lacks));
+  CHECK_THAT(Message(lacks), Contains("apt install python3-torch"));
+  const Status ended = nursery.Create("dies at once").status();
+  CHECK(absl::IsFailedPrecondition(ended));
+  CHECK_THAT(Message(ended), Contains("cannot run scripts") && Contains("ended with exit code 5"));
+  std::stop_source stop;
+  stop.request_stop();
+  CHECK(absl::IsCancelled(nursery.Create("", stop.get_token()).status()));
+}
+
+}  // namespace
+}  // namespace ringmaster::script
