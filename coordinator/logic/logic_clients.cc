@@ -158,8 +158,9 @@ std::string DescribeSubmission(const JobRecord& record) {
   const v1::JobStatus& status = record.status;
   std::string text = "submitted as " + status.spec().name();
   if (const v1::Script& script = status.spec().script(); script.files_size() > 0) {
-    text += fmt::format(", the script {} with {} more file{}", script.file(),
-                        script.files_size() - 1, script.files_size() == 2 ? "" : "s");
+    text += ", the script " + script.file();
+    const int more = script.files_size() - 1;
+    if (more > 0) text += fmt::format(" with {} more file{}", more, more == 1 ? "" : "s");
   }
   if (!status.resumes_job().empty()) {
     text += fmt::format(", to go on from the newest checkpoint of {}", status.resumes_job());

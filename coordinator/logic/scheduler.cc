@@ -370,11 +370,12 @@ Lack Supply::Explain(const Needs& needs) const {
     if (!lack.advice.empty()) break;
   }
   AdviseInterpreter(without, needs.interpreter, lack);
-  lack.advice.push_back(fmt::format("start {}{}", Plural(missing, "more worker"),
-                                    !like.empty() ? " like " + like
-                                    : needs.classes.empty()
-                                        ? ""
-                                        : " of " + needs.classes.begin()->first));
+  lack.advice.push_back(fmt::format(
+      "start {}{}", Plural(missing, "more worker"),
+      !like.empty() ? " like " + like
+      : needs.classes.empty()
+          ? WithInterpreter(needs.interpreter)
+          : " of " + needs.classes.begin()->first + WithInterpreter(needs.interpreter)));
   if (have > 0) lack.advice.push_back(fmt::format("submit it again with workers.min {}", have));
   if (have + others >= needs.least) {
     lack.advice.emplace_back(

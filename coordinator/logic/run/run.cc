@@ -315,8 +315,8 @@ void Run::Describe(Now now, v1::JobStatus& status) const {
   }
 }
 
-// The ring that would be formed of the first workers; who computes what of a job that mixes classes
-// is not known before it is resolved.
+// The ring that would be formed of the first workers; who computes what of a job that mixes
+// classes, or whose script says how many shards there are, is not known before it is resolved.
 std::vector<Place> Run::PlannedPlaces() const {
   v1::ClassMap whole;
   whole.add_classes()->set_shards(shards_);
@@ -326,7 +326,8 @@ std::vector<Place> Run::PlannedPlaces() const {
     places.push_back({member.name(), member.incarnation(), member.attach.host(), {}});
     seats.push_back({member.attach.cores(), {}, resolved_ ? member.class_name : ""});
   }
-  const bool known = resolved_ || !mixes_;
+  const bool open = spec_.has_script() && !spec_.has_shards();
+  const bool known = resolved_ || !(mixes_ || open);
   if (!known || seats.empty() || seats.size() > shards_) return places;
   const Assignment assignment = Assign(resolved_ ? map() : whole, seats);
   for (size_t i = 0; i < places.size(); ++i) places[i].shards = assignment.shards[i];

@@ -212,7 +212,7 @@ class Player {
 
   void Inspected(const Command& command) {
     Say(command, [&](v1::WorkerMessage& message) {
-      *message.mutable_inspected() = ParseInspected(command);
+      *message.mutable_inspected() = ParseInspected(command, scripts_);
     });
   }
 
@@ -345,18 +345,16 @@ class Player {
   }
 
   void Do(const coordinator::Send& action) {
-    if (action.message.has_prepare()) {
-      const v1::Prepare& prepare = action.message.prepare();
+    const v1::CoordinatorMessage& told = action.message;
+    if (told.has_prepare()) {
+      const v1::Prepare& prepare = told.prepare();
       job_results_[prepare.job_id()] = Hex(job::ResultDigest(prepare.job().result()));
       class_maps_[prepare.job_id()] = prepare.job().result().class_maps();
     }
-    if (action.message.has_start()) {
-      class_maps_[action.message.start().job_id()] = action.message.start().class_maps();
-    }
-    if (action.message.has_measure_ring()) {
-      measure_[action.session] = action.message.measure_ring();
-    }
-    page_.Send(names_[action.session], Told(action.message));
+    if (told.has_start()) class_maps_[told.start().job_id()] = told.start().class_maps();
+    if (told.has_measure_ring()) measure_[action.session] = told.measure_ring();
+    if (told.inspect().has_script()) scripts_.insert(told.inspect().job_id());
+    page_.Send(names_[action.session], Told(told));
   }
 
   void Do(const Admit& action) {
@@ -573,6 +571,7 @@ class Player {
   std::map<SessionId, v1::MeasureRing> measure_;  // the newest that each was told
   std::map<std::string, uint64_t> cores_;
   std::map<std::string, std::string> job_results_;
+  std::set<std::string> scripts_;                     // jobs that run one
   std::map<std::string, job::ClassMaps> class_maps_;  // by job
   std::map<std::string, std::string> shown_;
   std::map<std::string, JobView> views_;

@@ -158,20 +158,59 @@ v1::Attach ParseAttach(const Command& command,
   attach.set_host(command.Text("host", "node-" + name));
   attach.set_ring_address(command.Text("ring_address", attach.ring_address()));
   attach.mutable_numerics_class()->set_instruction_set(command.Text("class", "avx2"));
+  for (const std::string& python : NamesIn(command.Text("python", ""))) {
+    attach.add_interpreters(python);
+  }
   return attach;
 }
+
+namespace {
+
+// What the script says itself it leaves open.
+v1::JobSpec SpecOfScript(const Command& command) {
+  v1::JobSpec spec;
+  spec.set_name("own");
+  spec.mutable_script()->set_file(command.Text("script", ""));
+  spec.mutable_script()->set_python(command.Text("python", ""));
+  if (command.Text("files", "") == "none") return spec;
+  v1::ScriptFile& file = *spec.mutable_script()->add_files();
+  file.set_path(spec.script().file());
+  file.set_content("import torch");
+  return spec;
+}
+
+v1::ScriptFacts FactsOf(const Command& command) {
+  v1::ScriptFacts facts;
+  for (uint64_t i = 0; i < command.Number("tensors", 2); ++i) {
+    v1::ScriptTensor& tensor = *facts.add_tensors();
+    tensor.set_name(fmt::format("layers.{}.weight", i));
+    tensor.add_shape(8);
+    tensor.set_role(v1::PARAMETER);
+  }
+  facts.add_groups();
+  facts.mutable_optimizer()->mutable_torch_sgd()->set_learning_rate(0.1);
+  facts.set_initial_sha256(std::string(8, command.Text("initial", "a")[0]));
+  facts.set_batch(command.Number("batch", 8));
+  facts.set_shards(static_cast<uint32_t>(command.Number("shards", 4)));
+  facts.set_steps(command.Number("steps", 10));
+  (*facts.mutable_libraries())["python"] = "3.11.2";
+  (*facts.mutable_libraries())["torch"] = command.Text("torch", "1.13.1");
+  return facts;
+}
+
+}  // namespace
 
 SubmitAsked ParseSubmit(const Command& command) {
   SubmitAsked asked;
   asked.submit.set_idempotency_key(command.subject);
   v1::JobSpec& spec = *asked.submit.mutable_spec();
-  spec = testing::MakeSpec();
-  spec.set_batch(static_cast<uint32_t>(command.Number("batch", 8)));
-  spec.set_shards(static_cast<uint32_t>(command.Number("shards", 4)));
-  spec.set_steps(command.Number("steps", 10));
+  spec = command.options.contains("script") ? SpecOfScript(command) : testing::MakeSpec();
   const auto set = [&](const char* key, auto setter) {
     if (command.options.contains(key)) setter(static_cast<uint32_t>(command.Number(key, 0)));
   };
+  set("batch", [&](uint32_t v) { spec.set_batch(v); });
+  set("shards", [&](uint32_t v) { spec.set_shards(v); });
+  if (command.options.contains("steps")) spec.set_steps(command.Number("steps", 0));
   set("min", [&](uint32_t v) { spec.mutable_workers()->set_min(v); });
   set("max", [&](uint32_t v) { spec.mutable_workers()->set_max(v); });
   if (const std::string mix = command.Text("mix", ""); !mix.empty())
@@ -252,11 +291,15 @@ v1::FailureCode ParseCode(const Command& command) {
   return code;
 }
 
-v1::Inspected ParseInspected(const Command& command) {
+v1::Inspected ParseInspected(const Command& command, const std::set<std::string>& scripts) {
   v1::Inspected said;
   said.set_job_id(command.Text("job", "j0001"));
   said.set_error(command.Text("error", ""));
   said.set_code(ParseCode(command));
+  if (scripts.contains(said.job_id())) {
+    if (command.Text("facts", "") != "none") *said.mutable_script() = FactsOf(command);
+    return said;
+  }
   *said.mutable_facts() = testing::MakeFacts();
   said.mutable_facts()->mutable_columns(1)->set_limit(command.Number("classes", 10));
   v1::DataFile& file = *said.mutable_facts()->mutable_files(1);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,11 +42,12 @@ struct Command {
 void SetLimit(Options* options, const std::string& name, int64_t value);
 [[nodiscard]] int64_t GetLimit(Options* options, const std::string& name);
 
-// `... cores=2 class=avx512`; `job=j0001 applied=4 snapshot=4`: with what it holds.
-// Of a job its maps in `class_maps`, by job, but for maps=others.
+// `... cores=2 class=avx512 python=default,conda`; `job=j0001 applied=4 snapshot=4`: with what it
+// holds. Of a job its maps in `class_maps`, by job, but for maps=others.
 [[nodiscard]] v1::Attach ParseAttach(const Command& command,
                                      const std::map<std::string, job::ClassMaps>& class_maps);
-// `submit k1 min=2 steps=20`; `submit k2 like=j0001`
+// `submit k1 min=2 steps=20`; `submit k2 like=j0001`; `submit k3 script=train.py python=conda`,
+// which has no batch, shards and steps that it does not say; files=none: it comes without.
 [[nodiscard]] SubmitAsked ParseSubmit(const Command& command);
 
 // `... applied=4 total=100 compute=80`: the digest is d4, unless `digest` or `digests` says
@@ -60,8 +62,10 @@ void SetLimit(Options* options, const std::string& name, int64_t value);
 [[nodiscard]] v1::FailureCode ParseCode(const Command& command);
 
 // `... error="..." sha=other file=NAME classes=10`: of the second of its files; `init=a`: with
-// weights of SHA-256 aaa...
-[[nodiscard]] v1::Inspected ParseInspected(const Command& command);
+// weights of SHA-256 aaa... Of a job that runs a script: `torch=2.0.1 initial=b tensors=3 batch=16
+// shards=2 steps=20`, facts=none.
+[[nodiscard]] v1::Inspected ParseInspected(const Command& command,
+                                           const std::set<std::string>& scripts);
 // `... applied=4 folded=0,1 evaluated=yes`, `... applied=10 manifest=m10`: the digest is d4, d10.
 [[nodiscard]] v1::FenceAck ParseFenced(const Command& command);
 [[nodiscard]] v1::JobFinished ParseFinished(const Command& command);

@@ -49,7 +49,7 @@ std::vector<std::string> ExpandRunning(const std::string& line,
             fmt::format("checkpoint {}{} step={} by={}", members[0], of_job, step, List(holders)));
       }
     } else {
-      (IsOf(word, {"cores", "class"}) ? attach : submit) += " " + word;
+      (IsOf(word, {"cores", "class", "python"}) ? attach : submit) += " " + word;
     }
   }
   std::vector<std::string> lines;

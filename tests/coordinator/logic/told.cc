@@ -73,7 +73,9 @@ std::string Told(const v1::CoordinatorMessage& m) {
       text += ToldLimit("heartbeat", m.attached().heartbeat_ms(), Options{}.heartbeat);
       break;
     case Kind::kInspect:
-      text = fmt::format("inspect {} {}", m.inspect().job_id(), m.inspect().data().path());
+      text = fmt::format("inspect {} {}", m.inspect().job_id(),
+                         m.inspect().has_script() ? "the script " + m.inspect().script().file()
+                                                  : m.inspect().data().path());
       for (const v1::DataPeer& peer : m.inspect().peers()) {
         text += (&peer == &m.inspect().peers(0) ? ", who lacks it asks " : " ") + peer.name();
       }
