@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "tests/support/temporary_folder.h"
 #include "tests/worker/script/fake_child.h"
 #include "worker/backend/failure.h"
 #include "worker/script/script_job.h"
@@ -28,52 +28,41 @@ v1::Script ScriptOf(const std::string& name) {
   return script;
 }
 
-struct Place {
-  Place() {
-    char name[] = "/tmp/ringmaster-script-XXXXXX";
-    path = mkdtemp(name);
-  }
-  ~Place() { std::filesystem::remove_all(path); }
-  [[nodiscard]] ScriptJobOptions options() const {
-    return {.folder = path + "/script",
-            .interpreters = {{"default", FAKE_ZYGOTE_FILE}},
-            .attach_limit = std::chrono::seconds(20)};
-  }
-  std::string path;
-};
+ScriptJobOptions OptionsIn(const TemporaryFolder& place) {
+  return {.folder = place / "script",
+          .interpreters = {{"default", FAKE_ZYGOTE_FILE}},
+          .attach_limit = std::chrono::seconds(20)};
+}
 
 TEST_CASE("ScriptJob: files are written, a child attaches, and nothing is left of it") {
-  const Place place;
-  std::filesystem::create_directories(place.path + "/script/former");
+  const TemporaryFolder place;
+  std::filesystem::create_directories(place / "script/former");
   {
-    const auto job = ScriptJob::Open(ScriptOf("train.py"), place.options(), {});
+    const auto job = ScriptJob::Open(ScriptOf("train.py"), OptionsIn(place), {});
     REQUIRE(Message(job.status()) == "");
     CHECK((*job)->facts().tensors_size() == 2);
-    std::ifstream config(place.path + "/script/configs/small.yaml");
-    std::string line;
-    std::getline(config, line);
-    CHECK(line == "width: 3");
-    CHECK_FALSE(std::filesystem::exists(place.path + "/script/former"));
+    CHECK(ReadWhole(place / "script/configs/small.yaml") == "width: 3\n");
+    CHECK_FALSE(std::filesystem::exists(place / "script/former"));
     std::vector<float> values(kWeights, 7);
     REQUIRE((*job)->backend()->Given(0, values));
     CHECK(values == std::vector<float>(kWeights, 0));
   }
-  CHECK_FALSE(std::filesystem::exists(place.path + "/script"));
+  CHECK_FALSE(std::filesystem::exists(place / "script"));
 }
 
 TEST_CASE("ScriptJob: what cannot be run is refused") {
-  const Place place;
+  const TemporaryFolder place;
   v1::Script script = ScriptOf("train.py");
   script.set_python("venv");
   const auto error = [&](const std::stop_token& stop = {}) {
-    return ScriptJob::Open(script, place.options(), stop).status();
+    return ScriptJob::Open(script, OptionsIn(place), stop).status();
   };
   CHECK_THAT(Message(error()), Contains("no Python interpreter of the name venv") &&
                                    Contains("ringworker with --python venv=PATH"));
   script.clear_python();
   script.mutable_files(0)->set_path("../small.yaml");
   CHECK(absl::IsInvalidArgument(error()));
-  CHECK_FALSE(std::filesystem::exists(place.path + "/small.yaml"));
+  CHECK_FALSE(std::filesystem::exists(place / "small.yaml"));
   script = ScriptOf("dies.py");
   CHECK_THAT(Message(error()), Contains("signal 11"));
   script = ScriptOf("no torch.py");
