@@ -7,6 +7,7 @@
 #include "cli/commands/commands.h"
 #include "cli/show/json.h"
 #include "cli/show/render.h"
+#include "common/graph/message/message.h"
 #include "common/job/field_names.h"
 #include "common/model/foreign_weights.h"
 
@@ -103,6 +104,13 @@ StatusOr<CheckpointDownload::Convert> ConvertTo(Client& client, const GetOptions
       job::FindByShortName(*v1::TensorLayout_descriptor(), options.layout)->number());
   if (layout == v1::TENSOR_LAYOUT_RINGMASTER) return CheckpointDownload::Convert();
   RING_ASSIGN_OR_RETURN(v1::Graph graph, client.GetGraph(options.job_id));
+  if (graph::IsScript(graph)) {
+    if (layout == v1::TENSOR_LAYOUT_PYTORCH) return CheckpointDownload::Convert();  // it is so
+    return InvalidArgument(
+        "--layout {}: the tensors of a script have the names and axes of its own modules; leave "
+        "it out",
+        options.layout);
+  }
   RING_RETURN_IF_ERROR(model::ForeignTensors(graph, layout).status());
   return CheckpointDownload::Convert([layout, graph = std::move(graph)](const std::string& bytes) {
     return model::InLayout(layout, graph, bytes);

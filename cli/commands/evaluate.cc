@@ -65,6 +65,12 @@ StatusOr<v1::JobSpec> SpecOf(Client& client, const v1::JobStatus& trained, v1::J
                               trained.job_id(),
                               spec.init().job().empty() ? "a job that trains" : spec.init().job());
   }
+  if (spec.has_script()) {
+    return FailedPrecondition(
+        "{0} runs a script, which alone knows how to use its weights: `ringctl checkpoint get {0} "
+        "FOLDER`, then ringmaster.torch.load(FOLDER, model)",
+        trained.job_id());
+  }
   if (trained.folds_size() > 0) {
     return FailedPrecondition("{} is a cross-validation; name one of its folds, as {}",
                               trained.job_id(), trained.folds(0).job_id());

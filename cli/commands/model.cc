@@ -186,6 +186,12 @@ StatusOr<v1::Graph> GraphOf(const Subject& subject) {
   return graph;
 }
 
+// Of a job's graph, of one sample; that of a script has tensors alone.
+StatusOr<graph::Program> ProgramOf(const v1::Graph& graph) {
+  return graph::IsScript(graph) ? graph::ScriptProgram(graph, graph::Mode::kTraining, 1)
+                                : graph::FromMessage(graph, graph::Mode::kTraining, 1);
+}
+
 // A model of layers has no name of its own: it is called `name`.
 zoo::Summary SummaryOf(const std::string& name, const v1::Model& model,
                        const graph::Program& program) {
@@ -199,9 +205,14 @@ StatusOr<zoo::Summary> SummaryOfJob(const Common& common, const ModelOptions& op
   RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
   RING_ASSIGN_OR_RETURN(const std::string job_id, client.IdOf(options.name));
   RING_ASSIGN_OR_RETURN(const v1::JobStatus job, client.Get(job_id));
-  RING_ASSIGN_OR_RETURN(const graph::Program program,
-                        graph::FromMessage(graph, graph::Mode::kTraining, 1));
-  return SummaryOf(job_id, job.spec().model(), program);
+  RING_ASSIGN_OR_RETURN(const graph::Program program, ProgramOf(graph));
+  zoo::Summary summary = SummaryOf(job_id, job.spec().model(), program);
+  if (!job.spec().has_script()) return summary;
+  summary.name = job.spec().script().file();
+  for (const graph::Parameter& tensor : program.parameters) {
+    summary.layers.push_back({tensor.name, "Tensor", tensor.shape, graph::Elements(tensor.shape)});
+  }
+  return summary;
 }
 
 StatusOr<zoo::Summary> SummaryOfModel(const ModelOptions& options) {
@@ -250,9 +261,12 @@ StatusOr<ExitCode> Show(const Common& common, const ModelOptions& options) {
     Print(job::CanonicalJson(graph) + "\n");
     return ExitCode::kOk;
   }
-  RING_ASSIGN_OR_RETURN(const graph::Program program,
-                        graph::FromMessage(graph, graph::Mode::kTraining, 1));
+  RING_ASSIGN_OR_RETURN(const graph::Program program, ProgramOf(graph));
   Print(graph::Print(program.graph));
+  for (const graph::Parameter& tensor : program.parameters) {
+    if (!graph::IsScript(graph)) break;
+    Print(fmt::format("{} ({})\n", tensor.name, fmt::join(tensor.shape, ", ")));
+  }
   Print(fmt::format("model_sha256 {}\n", Hex(job::ModelDigest(graph))));
   return ExitCode::kOk;
 }

@@ -169,7 +169,15 @@ std::string NameOf(v1::SampleSplit split, const std::string& metric) {
   return (train ? "" : job::NameOf(split) + " ") + Printable(metric);
 }
 
+// `train.py --layers=6`
+std::string TitleOf(const v1::Script& script) {
+  std::string title = Printable(script.file());
+  for (const std::string& argument : script.args()) title += ' ' + Printable(argument);
+  return title;
+}
+
 void AddTraining(const v1::JobStatus& status, JobLines* lines) {
+  lines->Add(status.spec().has_script(), "script", TitleOf(status.spec().script()));
   lines->Add(!status.model_sha256().empty(), "model", status.model_sha256().substr(0, 12));
   lines->Add(true, "step", StepOfTotal(status));
   const bool skipped = UpdatesKnown(status) && SkippedSteps(status) > 0;

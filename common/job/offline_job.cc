@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/amount.h"
 #include "common/data/columns.h"
 #include "common/data/data_url.h"
 #include "common/data/dataset.h"
@@ -12,6 +13,7 @@
 #include "common/job/field_names.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
+#include "common/job/script_files.h"
 
 namespace ringmaster::job {
 namespace {
@@ -50,6 +52,22 @@ StatusOr<v1::DatasetFacts> FactsOf(const v1::JobSpec& spec, const std::string& d
   return facts;
 }
 
+// What a script computes nobody knows who has not run it.
+Status NotKnown(const v1::JobSpec& spec) {
+  const v1::Script& script = spec.script();
+  uint64_t bytes = 0;
+  for (const v1::ScriptFile& file : script.files()) bytes += file.content().size();
+  std::string known =
+      fmt::format("{} of files, the interpreter {}", FormatBytes(bytes), InterpreterOf(script));
+  if (spec.has_batch()) known += fmt::format(", batch {}", spec.batch());
+  if (spec.has_shards()) known += fmt::format(", {} shards", spec.shards());
+  return FailedPrecondition(
+      "{}: what {} computes is known when a worker has run it up to its attach: parameters, memory "
+      "and times are not known before. What is known: {}. Submit it with --set steps=1: `ringctl "
+      "model summary JOB` then has its tensors, `ringctl status JOB` the times of its step",
+      spec.name(), script.file(), known);
+}
+
 }  // namespace
 
 StatusOr<v1::JobSpec> ReadJob(const std::string& file, const std::vector<std::string>& overrides) {
@@ -61,6 +79,7 @@ StatusOr<v1::JobSpec> ReadJob(const std::string& file, const std::vector<std::st
 }
 
 StatusOr<v1::ResultSpec> ResultWithoutCluster(v1::JobSpec spec, const std::string& data_root) {
+  if (spec.has_script()) return NotKnown(spec);
   const bool split_of_unknown =
       spec.has_validation() && data_root.empty() && !spec.data().has_take();
   if (split_of_unknown) {
@@ -99,7 +118,9 @@ std::string TitleOf(const v1::JobSpec& spec, const v1::ResultSpec& result) {
     columns.push_back(std::move(text));
   }
   return fmt::format("{}: {} in {}, of {}", spec.name(),
-                     spec.model().layers_size() > 0 ? "a model of layers" : spec.model().name(),
+                     spec.has_script()                ? "the script " + spec.script().file()
+                     : spec.model().layers_size() > 0 ? "a model of layers"
+                                                      : spec.model().name(),
                      ShortName(*v1::Policy_descriptor()->FindValueByNumber(result.policy())),
                      fmt::join(columns, ", "));
 }

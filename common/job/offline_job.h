@@ -16,8 +16,9 @@ namespace ringmaster::job {
 [[nodiscard]] StatusOr<v1::JobSpec> ReadJob(const std::string& file,
                                             const std::vector<std::string>& overrides);
 
-// `spec` valid. Without a data_root images are those that the format usually has, and a number of
-// samples that the spec does not say (data.take, data.take_test) is that of one full batch.
+// `spec` valid. FAILED_PRECONDITION: it runs a script, and what can be known of that. Without a
+// data_root images are those that the format usually has, and a number of samples that the spec
+// does not say (data.take, data.take_test) is that of one full batch.
 [[nodiscard]] StatusOr<v1::ResultSpec> ResultWithoutCluster(v1::JobSpec spec,
                                                             const std::string& data_root);
 

@@ -187,6 +187,7 @@ void Job::TellFailure(const Fault& fault) {
   scene.job_id = record.id();
   scene.step = fault.step;
   scene.kept_step = status.checkpoint().step();
+  scene.of_script = status.spec().has_script();
   if (run) {
     scene.step = std::max(fault.step, run->committed_step());
     if (const Member* member = run->Find(fault.worker); member != nullptr) {

@@ -87,10 +87,14 @@ Refusal CheckStepsLeft(const JobRecord& other, const CheckpointList& checkpoints
     const std::string why = other.status.stopped_early()
                                 ? fmt::format("stopped early after step {}", end)
                                 : fmt::format("has applied all of its {} steps", end);
+    const std::string more =
+        other.status.spec().has_script()
+            ? ""
+            : fmt::format(", a job file with continue: {} and more steps goes on", other.id());
     return {
         FailedPrecondition("job {} {}: nothing is left to do; `ringctl submit --like {}` begins "
-                           "it again, a job file with continue: {} and more steps goes on",
-                           other.id(), why, other.id(), other.id()),
+                           "it again{}",
+                           other.id(), why, other.id(), more),
         "NO_STEPS_LEFT"};
   }
   return {};

@@ -27,9 +27,7 @@ void JobWatch::Advance() {
     sent_ = std::move(view);
     writing_ = true;
     message_ = sent_->status;
-    if (message_.spec().model().layers_size() > 0) {
-      message_.mutable_spec()->mutable_model()->clear_layers();
-    }
+    DropLongParts(&message_);
     return StartWrite(&message_);
   }
   if (IsFinal(sent_->status.state())) {

@@ -10,6 +10,15 @@ constexpr size_t kMaxListeners = 1'000;  // of one job
 
 }  // namespace
 
+void DropLongParts(v1::JobStatus* status) {
+  if (status->spec().model().layers_size() > 0) {
+    status->mutable_spec()->mutable_model()->clear_layers();
+  }
+  if (status->spec().script().files_size() > 0) {
+    status->mutable_spec()->mutable_script()->clear_files();
+  }
+}
+
 void StatusBoard::Tell(const std::vector<std::weak_ptr<Listener>>& listeners) {
   for (const auto& weak : listeners) {
     if (const auto listener = weak.lock()) listener->OnChange();
@@ -89,9 +98,7 @@ v1::ListResponse StatusBoard::List(size_t max_bytes) const {
   size_t bytes = 0;
   for (const View& view : views) {
     v1::JobStatus status = view->status;
-    if (status.spec().model().layers_size() > 0) {
-      status.mutable_spec()->mutable_model()->clear_layers();
-    }
+    DropLongParts(&status);
     bytes += status.ByteSizeLong() + 8;
     if (bytes > max_bytes) break;
     *response.add_jobs() = std::move(status);

@@ -15,6 +15,10 @@
 
 namespace ringmaster::coordinator {
 
+// What lists and watches leave out, and Get has: the layers of a model, and which files go with a
+// script. (What stands in those files nobody is shown: Job::Publish.)
+void DropLongParts(v1::JobStatus* status);
+
 class StatusBoard : public Board {
  public:
   using View = std::shared_ptr<const JobView>;

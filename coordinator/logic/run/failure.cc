@@ -63,7 +63,7 @@ std::string Again(const Scene& scene) {
 
 // Likewise where the same steps would fail again: with other settings it is another job.
 std::string Anew(const Scene& scene) {
-  if (scene.kept_step == 0) return "submit the job again";
+  if (scene.kept_step == 0 || scene.of_script) return "submit the job again";
   return fmt::format(
       "submit the job with `--set continue={}`, which goes on from a checkpoint of it (up to step "
       "{}), or again from its first step",

@@ -54,6 +54,7 @@ struct Scene {
   std::string phase;  // what that worker did; empty when it is unknown
   uint64_t step = 0;
   uint64_t kept_step = 0;  // of the newest checkpoint; 0 = there is none
+  bool of_script = false;  // no other job can continue it
 };
 [[nodiscard]] v1::Failure MakeFailure(const Fault& fault, const Scene& scene);
 

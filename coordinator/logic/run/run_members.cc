@@ -227,8 +227,10 @@ bool Run::NextMapBegins() const {
   if (!more || !RingJoined()) return false;
   const v1::ResultSpec& spec = resolved_->result();
   const v1::ClassMap& next = spec.class_maps(map_ + 1);
+  const v1::DataUse& use = spec.data_use();
+  const bool any_set = use.test_samples() > 0 || use.validation_samples() > 0;
   const bool evaluates =
-      !next.before_evaluation() &&
+      any_set && !next.before_evaluation() &&
       job::EvaluatesAfter(next.step(), spec.evaluation_steps(), spec.total_steps());
   const auto evaluated = [&next](const v1::Metric& metric) {
     return metric.split() != v1::SAMPLE_SPLIT_TRAIN && metric.step() == next.step();

@@ -40,5 +40,15 @@ TEST_CASE("Offline job: data at an address are not looked at, and that is said")
         "not looked at here");
 }
 
+TEST_CASE("Offline job: of a script is said what can be known, and what not") {
+  const auto spec = ParseJobFile("job.yaml", "name: own\nscript: train.py\nbatch: 64\n", {});
+  REQUIRE(spec.ok());
+  const Status planned = ResultWithoutCluster(*spec, "").status();
+  CHECK(planned.code() == absl::StatusCode::kFailedPrecondition);
+  CHECK_THAT(Message(planned),
+             Catch::StartsWith("own: what train.py computes is known when a worker has run it") &&
+                 Catch::Contains("the interpreter default, batch 64. Submit it"));
+}
+
 }  // namespace
 }  // namespace ringmaster::job

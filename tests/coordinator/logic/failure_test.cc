@@ -42,6 +42,9 @@ TEST_CASE("Failure: what a checkpoint has is not computed again") {
         "`--set continue=j0007`, which goes on from a checkpoint of it (up to step 4), or again "
         "from its first step.");
   CHECK_THAT(advice(Cause::kNotFinite, 0), Catch::EndsWith("and submit the job again."));
+  const v1::Failure of_script = MakeFailure({Cause::kNotFinite, "reason", "w2", 7},
+                                            {"j0007", "node-b", "compute", 8, 4, true});
+  CHECK_THAT(of_script.advice(), Catch::EndsWith("and submit the job again."));
 }
 
 TEST_CASE("Failure: without a host, a worker or a checkpoint the advice still reads") {

@@ -54,6 +54,21 @@ TEST_CASE("StatusBoard: a list is newest first and ends where the bytes end") {
   CHECK(board.Find("j1") == nullptr);
 }
 
+TEST_CASE("StatusBoard: a list has neither layers of models nor names of a script's files") {
+  StatusBoard board;
+  JobView view = ViewOf("j0001", 1);
+  view.status.mutable_spec()->mutable_model()->add_layers();
+  view.status.mutable_spec()->mutable_script()->set_file("train.py");
+  view.status.mutable_spec()->mutable_script()->add_files()->set_path("train.py");
+  board.Publish(view);
+  const v1::ListResponse list = board.List(1000);
+  REQUIRE(list.jobs_size() == 1);
+  CHECK(list.jobs(0).spec().model().layers().empty());
+  CHECK(list.jobs(0).spec().script().files().empty());
+  CHECK(list.jobs(0).spec().script().file() == "train.py");
+  CHECK(board.Find("j0001")->status.spec().script().files_size() == 1);
+}
+
 TEST_CASE("StatusBoard: all workers are listed, devices where the bytes are enough") {
   StatusBoard board;
   v1::ListWorkersResponse workers;
