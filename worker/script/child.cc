@@ -64,8 +64,9 @@ StatusOr<Packet> Child::Expect(PacketKind kind, Deadline deadline) {
 }
 
 StatusOr<Attached> Child::Attach(const v1::ScriptHello& hello, Deadline deadline) {
-  RING_RETURN_IF_ERROR(
-      Annotate(SendJson(lane_.get(), PacketKind::kHello, hello, {}, deadline), process_.called));
+  // One that has ended by now has left its reason.
+  const Status sent = SendJson(lane_.get(), PacketKind::kHello, hello, {}, deadline);
+  if (!sent.ok() && !absl::IsUnavailable(sent)) return Annotate(sent, process_.called);
   RING_ASSIGN_OR_RETURN(Packet packet, Expect(PacketKind::kFacts, deadline));
   Attached attached;
   RING_RETURN_IF_ERROR(Annotate(TakeJson(&packet, &attached.facts), process_.called));

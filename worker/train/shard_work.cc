@@ -271,8 +271,10 @@ Status CheckPure(const TrainingJob& job, const ShardBatch& shard, const ShardBat
   if (again.sha256 == first.sha256) return absl::OkStatus();
   RING_ASSIGN_OR_RETURN(const ShardHash third, HashShard(job, shard, seat));
   const std::string what = FirstDifference(job, first, again);
-  // An op that cannot be repeated is one of backward: forward computes the same loss.
-  if (third.sha256 == again.sha256 || first.loss != again.loss || again.loss != third.loss) {
+  // An op that cannot be repeated is one of backward: forward computes the same loss, and no two
+  // are equal.
+  if (third.sha256 == again.sha256 || third.sha256 == first.sha256 || first.loss != again.loss ||
+      again.loss != third.loss) {
     return WithFailure(v1::FAILURE_CODE_SCRIPT,
                        FailedPrecondition("the script is not pure: shard {} gave other gradients "
                                           "after another shard was computed "

@@ -227,12 +227,13 @@ void UpdateRange(const TensorStep& step, std::span<float> parameters,
   const size_t averages = step.around.average == Around::Average::kNone ? 0 : 1;
   std::visit(
       [&]<typename Rule>(const Rule& rule) {
-        RING_CHECK(slots.size() == size_t{Rule::kSlots} + averages,
-                   "as many slots as the rule has");
+        // A tensor that adds its sum has the slots of the others, and leaves them as they are.
+        const auto own = std::is_same_v<Rule, AddSum> ? slots.last(averages) : slots;
+        RING_CHECK(own.size() == size_t{Rule::kSlots} + averages, "as many slots as the rule has");
         if (step.around.plain()) {
-          ApplyRule(rule, n, gradients.data(), parameters.data(), slots, 0);
+          ApplyRule(rule, n, gradients.data(), parameters.data(), own, 0);
         } else {
-          ApplyAround(rule, step.around, parameters, gradients, slots);
+          ApplyAround(rule, step.around, parameters, gradients, own);
         }
       },
       step.formula);
