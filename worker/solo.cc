@@ -5,9 +5,11 @@
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -180,6 +182,13 @@ Status Train(const SoloFlags& flags) {
       const auto trainer,
       Trainer::Prepare(JobId("solo"), resolved, data::Dataset::OfFacts(resolved.result().data()),
                        backend.get(), CoresOf(flags)));
+  const std::vector<std::string>& known = trainer->known_shard_sha256();
+  if (std::ranges::adjacent_find(known, std::not_equal_to<>()) != known.end()) {
+    return FailedPrecondition(
+        "the same shard gave other gradients on another core: what decides bits is not the same in "
+        "the script's own process and in those of {}: libraries, their threads, the environment",
+        flags.python);
+  }
   Assignment assignment{.generation = {1, 1}, .position = {0, 1}};
   assignment.shards.resize(resolved.result().shards());
   std::iota(assignment.shards.begin(), assignment.shards.end(), 0);

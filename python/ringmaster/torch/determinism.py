@@ -1,4 +1,5 @@
 """What makes torch compute the same bits again, and the libraries that decide which bits those are."""
+import ctypes
 import functools
 import os
 import platform
@@ -13,12 +14,15 @@ from ringmaster import core
 
 _IMPORTED = ("torchvision", "torchaudio", "transformers", "timm", "peft", "PIL")  # named where a script has them
 _SETTINGS = ("MKL_CBWR", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY")
+_OPENBLAS_SUFFIXES = ("", "64_")  # of builds with 64-bit integers
 _BLAS = re.compile(r"/(lib(?:[a-z_]*blas|blis|mkl_core|mkl_rt)[^/]*\.so[^/]*)$")
 
 
 def settle(hello):
     """Threads and flags, from attach on. What `deterministic` refuses raises a RuntimeError at the op."""
     torch.set_num_threads(hello.threads)
+    for library in _openblas("set_num_threads"):
+        library(hello.threads)
     torch.use_deterministic_algorithms(hello.deterministic)
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
@@ -48,6 +52,26 @@ def libraries(threads=None):
             found[name] = str(version)
     if threads is not None:
         found["threads"] = str(threads)
+        of_blas = {library() for library in _openblas("get_num_threads")}
+        if of_blas:
+            found["blas_threads"] = " ".join(map(str, sorted(of_blas)))
+    return found
+
+
+def _openblas(function):
+    """This function of each OpenBLAS that the process has mapped: torch has its own number of threads, and OpenBLAS, where
+    it is not built upon OpenMP, another one that came with the environment."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        paths = {line.split(maxsplit=5)[-1].strip() for line in file if "openblas" in line}
+    found = []
+    for path in sorted(paths):
+        try:
+            library = ctypes.CDLL(path)
+        except OSError:  # not its code, or replaced on the disk since
+            continue
+        for prefix in ("openblas_", "scipy_openblas_"):
+            found += [getattr(library, prefix + function + suffix) for suffix in _OPENBLAS_SUFFIXES
+                      if hasattr(library, prefix + function + suffix)]
     return found
 
 
