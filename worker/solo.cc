@@ -104,14 +104,17 @@ class Lines final : public Observer {
   explicit Lines(uint64_t total) : total_(total) {}
   void OnProgress(const Progress& progress) override {
     const auto now = steady_clock::now();
-    if (progress.applied < total_ && now - said_ < std::chrono::seconds(1)) return;
+    const bool soon = progress.applied < total_ && now - said_ < std::chrono::seconds(1);
+    if (soon || progress.applied == last_) return;
     said_ = now;
+    last_ = progress.applied;
     fmt::print(stderr, "ringmaster: step {} of {}{}\n", progress.applied, total_,
                LogText(progress.train));
   }
 
  private:
   const uint64_t total_;
+  uint64_t last_ = 0;
   steady_clock::time_point said_;
 };
 
