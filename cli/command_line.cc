@@ -143,6 +143,21 @@ CLI::App* CommandLine::Add(CLI::App* group, const std::string& name, const std::
   return command;
 }
 
+void CommandLine::AddRest(CLI::App* command, std::vector<std::string>* words) {
+  rests_.push_back({command, words});
+}
+
+int CommandLine::TakeRest(int argc, const char* const* argv) {
+  const std::vector<std::string> words(argv, argv + argc);
+  const auto mark = std::ranges::find(words, "--");
+  const auto rest = std::ranges::find_if(rests_, [&](const Rest& each) {
+    return std::find(words.begin(), mark, each.command->get_name()) != mark;
+  });
+  if (mark == words.end() || rest == rests_.end()) return argc;
+  rest->words->assign(mark + 1, words.end());
+  return static_cast<int>(mark - words.begin());
+}
+
 void CommandLine::KeepSecret(CLI::Option* option) { secrets_.push_back(option); }
 
 CLI::App* CommandLine::AddGroup(const std::string& name, const std::string& description) {
@@ -155,7 +170,7 @@ StatusOr<Action> CommandLine::Parse(int argc, const char* const* argv) {
   chosen_ = nullptr;
   RefuseSigns(&app_);
   try {
-    app_.parse(argc, argv);
+    app_.parse(TakeRest(argc, argv), argv);
   } catch (const CLI::CallForHelp&) {
     return Action([this]() -> StatusOr<ExitCode> {
       Print(Help(app_));

@@ -53,6 +53,9 @@ class CommandLine {
   void AllowYaml(CLI::App* command);
   void AllowCsv(CLI::App* command);
 
+  // What stands behind `--` is the command's, word by word.
+  void AddRest(CLI::App* command, std::vector<std::string>* words);
+
   // What stands there is nothing that others of this host may read.
   void KeepSecret(CLI::Option* option);
 
@@ -69,6 +72,8 @@ class CommandLine {
   [[nodiscard]] const CLI::App& root() const { return app_; }
 
  private:
+  // How many words there are before the `--` of a command that takes the rest; that has it then.
+  int TakeRest(int argc, const char* const* argv);
   void AddCommonOptions(CLI::App* app);
   void AddOutput(CLI::App* app, const std::vector<std::string>& formats, const std::string& help);
 
@@ -76,6 +81,11 @@ class CommandLine {
   CLI::App app_;
   Action chosen_;
   std::vector<const CLI::Option*> secrets_;
+  struct Rest {
+    const CLI::App* command;
+    std::vector<std::string>* words;
+  };
+  std::vector<Rest> rests_;
 };
 
 // The argument JOB: an id, or `last`; Client::IdOf reads it.

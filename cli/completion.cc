@@ -78,7 +78,7 @@ std::vector<std::string> ValuesOf(const CLI::Option& option, const std::string& 
   if (kind == "JOB") return sources.jobs();
   if (kind == "WORKER") return sources.workers();
   if (kind == "CONTEXT") return sources.contexts();
-  if (kind == "FILE") return {":files"};
+  if (kind == "FILE" || kind == "PATH") return {":files"};
   if (kind == "DIR" || option.check_lname("data-root") || option.check_lname("data-dir") ||
       option.check_lname("state-dir")) {
     return {":folders"};

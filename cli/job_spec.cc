@@ -16,6 +16,8 @@
 namespace ringmaster::cli {
 namespace {
 
+constexpr const char* kUsualOptimizer = "adam";
+
 std::string LastFolder(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path.substr(path.rfind('/') + 1);
@@ -24,17 +26,26 @@ std::string LastFolder(std::string path) {
 // Of a model file, without its folder and its ending.
 std::string StemOf(const std::string& file) { return std::filesystem::path(file).stem().string(); }
 
-// MODEL-FORMAT, or with the folder in place of a format that only the workers will know; what a
-// name must not hold becomes a dash.
-std::string NameOf(const std::string& model, const v1::DataSource& data) {
-  std::string name =
-      model + '-' + (data.format().empty() ? LastFolder(data.path()) : data.format());
+// What a name must not hold becomes a dash.
+std::string NameOf(std::string name) {
   for (char& c : name) {
     c = absl::ascii_tolower(static_cast<unsigned char>(c));
     if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_') c = '-';
   }
   return name.substr(0,
                      job::RulesOf(*v1::JobSpec::descriptor()->FindFieldByName("name")).max_bytes());
+}
+
+// MODEL-FORMAT, or with the folder in place of a format that only the workers will know.
+std::string NameOf(const std::string& model, const v1::DataSource& data) {
+  return NameOf(model + '-' + (data.format().empty() ? LastFolder(data.path()) : data.format()));
+}
+
+// NAME of NAME.py; a job's name begins with a letter or a digit.
+std::string NameOfScript(const std::string& file) {
+  const std::string name = NameOf(StemOf(file));
+  const size_t begin = name.find_first_of("abcdefghijklmnopqrstuvwxyz0123456789");
+  return begin == std::string::npos ? "script" : name.substr(begin);
 }
 
 std::vector<std::string> FieldNames(const google::protobuf::Descriptor& type) {
@@ -51,7 +62,8 @@ google::protobuf::Message* AddMember(const std::string& name, google::protobuf::
 }
 
 Status SetOptimizer(const RunOptions& options, v1::Optimizer* optimizer) {
-  google::protobuf::Message* const kind = AddMember(options.optimizer, optimizer);
+  google::protobuf::Message* const kind =
+      AddMember(options.optimizer.empty() ? kUsualOptimizer : options.optimizer, optimizer);
   const auto* const rate =
       kind == nullptr ? nullptr : kind->GetDescriptor()->FindFieldByName("learning_rate");
   if (rate == nullptr) {
@@ -80,7 +92,70 @@ Status AddAugmentations(const RunOptions& options, v1::JobSpec* spec) {
   return absl::OkStatus();
 }
 
+// What is of models alone.
+Status CheckForScript(const RunOptions& options) {
+  const char* const given = !options.data.empty()        ? "--data"
+                            : !options.optimizer.empty() ? "--optimizer"
+                            : options.learning_rate      ? "--learning-rate"
+                            : !options.augment.empty()   ? "--augment"
+                                                         : nullptr;
+  if (given == nullptr) return absl::OkStatus();
+  return InvalidArgument("{}: {} says it itself; leave it out", given, options.model);
+}
+
+Status CheckForModel(const RunOptions& options) {
+  if (options.data.empty()) {
+    return InvalidArgument("--data: missing: where a worker finds the data of {}", options.model);
+  }
+  if (!options.batch) return InvalidArgument("--batch: missing: samples of one step");
+  if (options.arguments.empty() && options.include.empty()) return absl::OkStatus();
+  return InvalidArgument("{}: only a script, NAME.py, has it; {} is a model",
+                         options.include.empty() ? "--" : "--include", options.model);
+}
+
+Status SetPrecision(const std::string& precision, v1::JobSpec* spec) {
+  const auto* const policy = job::FindByShortName(*v1::Policy_descriptor(), precision);
+  if (policy == nullptr) return InvalidArgument("--precision {} is not known", precision);
+  spec->mutable_precision()->set_policy(static_cast<v1::Policy>(policy->number()));
+  return absl::OkStatus();
+}
+
+ScriptOptions ScriptOf(const RunOptions& options) {
+  ScriptOptions script = {.file = options.model,
+                          .arguments = options.arguments,
+                          .include = options.include,
+                          .batch = options.batch,
+                          .epochs = options.epochs,
+                          .workers_min = options.workers_min,
+                          .steps = options.steps,
+                          .overrides = options.overrides,
+                          .name = options.name};
+  script.overrides.insert(script.overrides.begin(),
+                          fmt::format("precision.policy={}", options.precision));
+  return script;
+}
+
 }  // namespace
+
+bool IsScript(const std::string& file) { return file.ends_with(".py"); }
+
+StatusOr<v1::JobSpec> SpecOf(const ScriptOptions& options) {
+  v1::JobSpec spec;
+  spec.set_name(options.name.empty() ? NameOfScript(options.file) : options.name);
+  v1::Script& script = *spec.mutable_script();
+  script.set_file(std::filesystem::path(options.file).filename());
+  script.mutable_include()->Assign(options.include.begin(), options.include.end());
+  script.mutable_args()->Assign(options.arguments.begin(), options.arguments.end());
+  if (options.batch) spec.set_batch(*options.batch);
+  if (options.epochs) spec.set_epochs(*options.epochs);
+  if (options.steps) spec.set_steps(*options.steps);
+  if (options.workers_min) spec.mutable_workers()->set_min(*options.workers_min);
+  RING_ASSIGN_OR_RETURN(
+      spec, job::ParseJobFile(options.file, job::PrintJobFile(spec), options.overrides,
+                              job::FilesBeside(options.file), job::ScriptBeside(options.file)));
+  RING_RETURN_IF_ERROR(job::Validate(spec));
+  return spec;
+}
 
 StatusOr<v1::DataSource> ParseData(const std::string& text) {
   v1::DataSource data;
@@ -104,6 +179,11 @@ std::vector<std::string> OptimizerNames() {
 }
 
 StatusOr<v1::JobSpec> SpecOf(const RunOptions& options) {
+  if (IsScript(options.model)) {
+    RING_RETURN_IF_ERROR(CheckForScript(options));
+    return SpecOf(ScriptOf(options));
+  }
+  RING_RETURN_IF_ERROR(CheckForModel(options));
   v1::JobSpec spec;
   RING_ASSIGN_OR_RETURN(*spec.mutable_data(), ParseData(options.data));
   const bool is_file = model::IsFileName(options.model);
@@ -116,11 +196,9 @@ StatusOr<v1::JobSpec> SpecOf(const RunOptions& options) {
   } else {
     spec.mutable_model()->set_name(options.model);
   }
-  spec.set_batch(options.batch);
+  spec.set_batch(*options.batch);
   SetLength(options, &spec);
-  const auto* const policy = job::FindByShortName(*v1::Policy_descriptor(), options.precision);
-  if (policy == nullptr) return InvalidArgument("--precision {} is not known", options.precision);
-  spec.mutable_precision()->set_policy(static_cast<v1::Policy>(policy->number()));
+  RING_RETURN_IF_ERROR(SetPrecision(options.precision, &spec));
   RING_RETURN_IF_ERROR(SetOptimizer(options, spec.mutable_optimizer()));
   RING_RETURN_IF_ERROR(AddAugmentations(options, &spec));
   if (options.workers_min) spec.mutable_workers()->set_min(*options.workers_min);

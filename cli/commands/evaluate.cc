@@ -68,7 +68,7 @@ StatusOr<v1::JobSpec> SpecOf(Client& client, const v1::JobStatus& trained, v1::J
   if (spec.has_script()) {
     return FailedPrecondition(
         "{0} runs a script, which alone knows how to use its weights: `ringctl checkpoint get {0} "
-        "FOLDER`, then ringmaster.torch.load(FOLDER, model)",
+        "FOLDER`, then model.load_state_dict(ringmaster.torch.load(\"FOLDER\"))",
         trained.job_id());
   }
   if (trained.folds_size() > 0) {

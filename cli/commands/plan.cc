@@ -5,6 +5,8 @@
 #include "cli/client.h"
 #include "cli/cluster_files.h"
 #include "cli/commands/commands.h"
+#include "cli/job_spec.h"
+#include "common/job/offline_job.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -30,6 +32,12 @@ Status CheckPlan(const PlanCommand& command) {
 StatusOr<ExitCode> PlanHere(const PlanCommand& command, const Common& common) {
   constexpr char kProgram[] = "ringworker";
   RING_RETURN_IF_ERROR(CheckPlan(command));
+  if (IsScript(command.file)) {  // which says what can be known of it
+    RING_ASSIGN_OR_RETURN(
+        const v1::JobSpec spec,
+        SpecOf(ScriptOptions{.file = command.file, .overrides = command.overrides}));
+    return job::ResultWithoutCluster(spec, "").status();
+  }
   ClusterFiles files;
   std::string profile = command.profile, speeds;
   if (command.cluster) {

@@ -1,4 +1,4 @@
-// ringctl run MODEL --data D --batch N: a job without a file.
+// ringctl run MODEL --data D --batch N, ringctl run SCRIPT.py: a job without a file.
 #include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
 
@@ -30,7 +30,9 @@ StatusOr<ExitCode> RunJob(const Common& common, const RunCommand& command) {
     return ExitCode::kOk;
   }
   if (spec.model().layers_size() == 0) {
-    Say("the same as `ringctl submit` of\n" + file.substr(0, file.size() - 1));
+    Say(fmt::format("the same as `ringctl submit` of{}\n{}",
+                    spec.has_script() ? " a job file beside the script" : "",
+                    file.substr(0, file.size() - 1)));
   }
   if (!command.detach) submission.then = Then::kWatch;
   return SubmitJob(common, submission);
@@ -48,22 +50,27 @@ std::string LearningRates() {
 }
 
 void AddTraining(CLI::App* command, RunOptions* options) {
-  command->add_option("MODEL", options->model, "one of `model ls`, or a model file")->required();
+  command
+      ->add_option("MODEL", options->model,
+                   "one of `model ls`, a model file, or a script, NAME.py, whose arguments follow "
+                   "behind --")
+      ->required();
   command
       ->add_option("--data", options->data,
                    fmt::format("where a worker finds the data, below its --data-root or at an "
                                "address (https://, s3://); it knows {} by their files",
                                absl::StrJoin(data::FormatNames(), ", ")))
-      ->type_name("[FORMAT:]PATH")
-      ->required();
-  command->add_option("--batch", options->batch, "samples of one step")->required();
-  CLI::Option* const epochs = command->add_option("--epochs", options->epochs, "default: 1");
+      ->type_name("[FORMAT:]PATH");
+  command->add_option("--batch", options->batch,
+                      "samples of one step; default: what a script's attach says");
+  CLI::Option* const epochs = command->add_option("--epochs", options->epochs,
+                                                  "default: 1; of a script what its attach says");
   command->add_option("--steps", options->steps, "instead of --epochs")->excludes(epochs);
   OneOf(command->add_option("--precision", options->precision, "policy"),
         job::ShortNames(*v1::Policy_descriptor()))
       ->default_str(options->precision);
   OneOf(command->add_option("--optimizer", options->optimizer), OptimizerNames())
-      ->default_str(options->optimizer);
+      ->default_str("adam");
   command->add_option("--learning-rate", options->learning_rate, "default: " + LearningRates());
   OneOf(command->add_option("--augment", options->augment,
                             "operations on training images, in this order, separated by commas"),
@@ -77,12 +84,22 @@ void AddTraining(CLI::App* command, RunOptions* options) {
 void AddRun(CommandLine& line) {
   const auto run = std::make_shared<RunCommand>();
   CLI::App* const command =
-      line.Add("run", "train a model without a job file, and watch it; exits with the job's code",
+      line.Add("run",
+               "train a model, or what a script says, without a job file, and watch it; exits "
+               "with the job's code",
                Examples("ringctl run alexnet --data cifar10 --batch 64 --epochs 3",
-                        "ringctl run mlp --data mnist:digits --batch 128 --set model.hidden=[512]",
-                        "ringctl run vgg --data cifar100 --batch 64 --dry-run > job.yaml"),
+                        "ringctl run vgg --data cifar100 --batch 64 --dry-run > job.yaml",
+                        "ringctl run train.py --batch 64 --steps 5000 -- --layers=6"),
                [&line, run] { return RunJob(line.common(), *run); });
   AddTraining(command, &run->options);
+  line.AddRest(command, &run->options.arguments);
+  command
+      ->add_option("--include", run->options.include,
+                   "a file or a folder that goes with a script; default: *.py beside it; "
+                   "repeatable")
+      ->type_name("PATH")
+      ->allow_extra_args(false)
+      ->take_all();
   command
       ->add_option("--set", run->options.overrides,
                    "any other value of a job file, e.g. checkpoint.every_steps=100; `ringctl keys` "
@@ -91,7 +108,7 @@ void AddRun(CommandLine& line) {
       ->allow_extra_args(false)
       ->take_all();
   command->add_option("--name", run->options.name,
-                      "of the job; default: MODEL-FORMAT, or MODEL-FOLDER");
+                      "of the job; default: MODEL-FORMAT, or MODEL-FOLDER; of a script its own");
   command->add_option("--workers-min", run->options.workers_min,
                       "wait until so many workers are free; default: 1");
   command->add_flag("--detach", run->detach, "return once it is submitted");
