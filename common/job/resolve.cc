@@ -259,6 +259,27 @@ void TakeSaid(const v1::ScriptFacts& facts, v1::JobSpec* spec) {
   if (!spec->has_seed()) spec->set_seed(facts.seed());
 }
 
+std::string Overruled(const v1::ScriptFacts& facts, const v1::JobSpec& spec) {
+  std::vector<std::string> words;
+  const auto compare = [&words](const char* what, bool written, uint64_t said, uint64_t here) {
+    if (written && said > 0 && said != here) {
+      words.push_back(fmt::format("{} {}, not {}", what, here, said));
+    }
+  };
+  compare("batch", spec.has_batch(), facts.batch(), spec.batch());
+  compare("shards", spec.has_shards(), facts.shards(), spec.shards());
+  compare("steps", spec.has_steps(), facts.steps(), spec.steps());
+  compare("epochs", spec.has_epochs(), facts.epochs(), spec.epochs());
+  if (spec.has_steps() && facts.steps() == 0 && facts.epochs() > 0) {
+    words.push_back(fmt::format("steps {}, not {} epochs", spec.steps(), facts.epochs()));
+  }
+  if (spec.has_epochs() && facts.steps() > 0) {
+    words.push_back(fmt::format("epochs {}, not {} steps", spec.epochs(), facts.steps()));
+  }
+  compare("seed", spec.has_seed(), facts.seed(), spec.seed());
+  return fmt::format("{}", fmt::join(words, "; "));
+}
+
 StatusOr<v1::ResolvedJob> ResolveScript(const v1::JobSpec& spec, const v1::ScriptFacts& facts,
                                         const std::string& content,
                                         const v1::NumericsClass& numerics_class) {

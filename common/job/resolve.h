@@ -32,6 +32,10 @@ namespace ringmaster::job {
 // seed. The optimizer stays the script's.
 void TakeSaid(const v1::ScriptFacts& facts, v1::JobSpec* spec);
 
+// What both say, and the spec otherwise than attach: it has the last word. `batch 64, not 32; steps
+// 5, not 100`; empty: nothing.
+[[nodiscard]] std::string Overruled(const v1::ScriptFacts& facts, const v1::JobSpec& spec);
+
 // Of a job of a script: its data are what the script says, and what the spec leaves out is as its
 // attach has it. `content`: lower-case hex, of the script and all that goes with it.
 // INVALID_ARGUMENT names what neither says.

@@ -223,6 +223,10 @@ Fault Run::ResolveScripts() {
       spec_, first.script, job::ScriptContent(spec_.script()), first.attach.numerics_class());
   if (!resolved.ok()) return FaultOf(Cause::kInvalidJob, resolved.status());
   *resolved->mutable_script() = first.script;
+  if (const std::string overruled = job::Overruled(first.script, spec_); !overruled.empty()) {
+    Tell(event_type::kInitialized, Severity::kWarning,
+         "the job file wins over the script's attach: " + overruled, kJobSubject);
+  }
   TakeResolved(*std::move(resolved));
   return {};
 }

@@ -180,6 +180,17 @@ TEST_CASE("Script job: the job file wins over attach, and what neither says is n
   CHECK_THAT(error(OwnFacts(8, 4, UINT64_MAX), {}), Catch::Contains("do not fit into 64 bits"));
 }
 
+TEST_CASE("Script job: where the job file and attach differ, it is told") {
+  const auto overruled = [](const std::vector<std::string>& overrides) {
+    return Overruled(OwnFacts(64, 4, 100), OwnSpec(kOwn, overrides));
+  };
+  CHECK(overruled({}).empty());
+  CHECK(overruled({"batch=64", "seed=7", "steps=100"}).empty());
+  CHECK(overruled({"batch=32", "shards=8", "steps=5", "seed=1"}) ==
+        "batch 32, not 64; shards 8, not 4; steps 5, not 100; seed 1, not 7");
+  CHECK(overruled({"epochs=3"}) == "epochs 3, not 100 steps");
+}
+
 TEST_CASE("Script job: facts that cannot be are refused") {
   v1::ScriptFacts twice = OwnFacts(8, 2, 9);
   AddOwnTensor("fc.weight", v1::PARAMETER, &twice);
