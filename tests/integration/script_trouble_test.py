@@ -165,10 +165,10 @@ if shard.step == 3 and shard.shard == 0:
     def test_signals_that_are_ignored(self):
         """A child that ignores every signal it may, and whatever the worker says, ends with its job, and with its worker."""
         ignore = "for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(number, signal.SIG_IGN)"
-        text = scripts.script(behind=ignore, trouble=AT_7 + "while True: pass")
+        text = scripts.script(behind=ignore, trouble=AT_7 + 'print("it stays")\n    while True: pass')
         with self.one_worker() as running:
             job = self.submit(text)
-            running.watch_until(job, lambda status: status["step"] == 7, "it is at step 7")
+            self.wait_printed(job, "it stays")
             [child] = self.wait_children("north")
             os.kill(child, signal.SIGTERM)
             running.ringctl("cancel", job)
@@ -178,7 +178,7 @@ if shard.step == 3 and shard.shard == 0:
 
             worker = running.start_worker("south")
             job = self.submit(text, workers={"min": 2})
-            running.watch_until(job, lambda status: status["step"] == 7, "it is at step 7")
+            self.wait_printed(job, "it stays")
             [child] = self.wait_children("south")
             worker.signal(signal.SIGTERM)
             worker.signal(signal.SIGINT)

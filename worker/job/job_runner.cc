@@ -144,7 +144,8 @@ void JobRunner::EndWaits() {
   {
     MutexLock lock(mu_);
     const bool prepared = trainer_ != nullptr;
-    if (prepared && std::string_view(trainer_->pulse().phase) != kRestartPhase) return;
+    const bool computes = prepared && trainer_->pulse().phase != std::string_view(kRestartPhase);
+    if (computes && !of_script_) return;
     devices = devices_;
   }
   devices.request_stop();
@@ -279,6 +280,7 @@ void JobRunner::InspectScript(const InspectDataset& task, InspectDone* done) {
     return;
   }
   script_ = *std::move(script);
+  of_script_ = true;
   done->script = script_->facts();
   spdlog::info("script attached: job={} file={} tensors={} groups={} samples={}", task.job.value(),
                task.script->file(), done->script->tensors_size(), done->script->groups_size(),
@@ -397,6 +399,7 @@ void JobRunner::Do(const DropJob& task) {
   phases_.Clear();
   trainer.reset();
   script_.reset();
+  of_script_ = false;
   dataset_.reset();
   data_->Drop(task.job, task.data_differs);
   init_.reset();

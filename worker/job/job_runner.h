@@ -64,7 +64,7 @@ class JobRunner {
   void EndInspection();
   // Ends what the job that was submitted last waits for on its devices, which it cannot use any
   // more then: what is compiled, and what is brought up again; a shard that is computed runs to its
-  // end.
+  // end, but for a script's, which need not have one.
   void EndWaits();
   // Ends the MeasureRing that was submitted last.
   void EndMeasuring();
@@ -108,7 +108,8 @@ class JobRunner {
   std::unique_ptr<script::ScriptJob> script_;  // outlives the trainer
   StateMark mark_;                             // of the trainer's state
 
-  std::atomic<bool> training_ = false;  // a step loop runs
+  std::atomic<bool> training_ = false;   // a step loop runs
+  std::atomic<bool> of_script_ = false;  // the job that is held
 
   BoundedQueue<Task> tasks_{16};
 
