@@ -179,6 +179,14 @@ StatusOr<v1::ResolvedJob> ResolveRest(const v1::JobSpec& spec, const v1::JobSpec
   return job;
 }
 
+Status AddInit(const v1::JobSpec& complete, const v1::InitSourceFacts& init, v1::ResolvedJob* job) {
+  RING_ASSIGN_OR_RETURN(model::ResolvedInit resolved,
+                        model::ResolveInit(complete.init(), init, job->result().graph()));
+  *job->mutable_result()->mutable_init() = std::move(resolved.facts);
+  *job->mutable_init_report() = std::move(resolved.report);
+  return absl::OkStatus();
+}
+
 // With nothing left that the script's attach says, and valid.
 StatusOr<v1::JobSpec> Completed(v1::JobSpec spec, const v1::ScriptFacts& facts) {
   TakeSaid(facts, &spec);
@@ -230,12 +238,7 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   RING_ASSIGN_OR_RETURN(*result.mutable_graph(), GraphOf(spec, data));
   RING_RETURN_IF_ERROR(CheckMixing(complete, data, result.graph()));
   RING_RETURN_IF_ERROR(model::Freeze(spec.freeze(), result.mutable_graph()));
-  if (spec.has_init() && init != nullptr) {
-    RING_ASSIGN_OR_RETURN(model::ResolvedInit resolved,
-                          model::ResolveInit(complete.init(), *init, result.graph()));
-    *result.mutable_init() = std::move(resolved.facts);
-    *job.mutable_init_report() = std::move(resolved.report);
-  }
+  if (spec.has_init() && init != nullptr) RING_RETURN_IF_ERROR(AddInit(complete, *init, &job));
   RING_ASSIGN_OR_RETURN(*result.mutable_updates(),
                         ResolveUpdates(OptimizerOf(complete), result.graph()));
   return ResolveRest(spec, complete, numerics_class, std::move(job));
@@ -282,7 +285,8 @@ std::string Overruled(const v1::ScriptFacts& facts, const v1::JobSpec& spec) {
 
 StatusOr<v1::ResolvedJob> ResolveScript(const v1::JobSpec& spec, const v1::ScriptFacts& facts,
                                         const std::string& content,
-                                        const v1::NumericsClass& numerics_class) {
+                                        const v1::NumericsClass& numerics_class,
+                                        const v1::InitSourceFacts* init) {
   RING_ASSIGN_OR_RETURN(const v1::JobSpec said, Completed(spec, facts));
   v1::ResolvedJob job;
   v1::ResultSpec& result = *job.mutable_result();
@@ -292,6 +296,7 @@ StatusOr<v1::ResolvedJob> ResolveScript(const v1::JobSpec& spec, const v1::Scrip
   *result.mutable_graph() = graph::ScriptGraph(facts, content);
   // Whoever said the facts is another process.
   RING_RETURN_IF_ERROR(graph::ScriptProgram(result.graph(), graph::Mode::kTraining, 1).status());
+  if (spec.has_init() && init != nullptr) RING_RETURN_IF_ERROR(AddInit(complete, *init, &job));
   for (const v1::ScriptTensor& tensor : facts.tensors()) {
     v1::TensorUpdate& update = *result.add_updates();
     update.set_learning_rate(1);

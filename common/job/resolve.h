@@ -37,12 +37,13 @@ void TakeSaid(const v1::ScriptFacts& facts, v1::JobSpec* spec);
 [[nodiscard]] std::string Overruled(const v1::ScriptFacts& facts, const v1::JobSpec& spec);
 
 // Of a job of a script: its data are what the script says, and what the spec leaves out is as its
-// attach has it. `content`: lower-case hex, of the script and all that goes with it.
-// INVALID_ARGUMENT names what neither says.
+// attach has it. `content`: lower-case hex, of the script and all that goes with it. `init` as
+// above. INVALID_ARGUMENT names what neither says.
 [[nodiscard]] StatusOr<v1::ResolvedJob> ResolveScript(const v1::JobSpec& spec,
                                                       const v1::ScriptFacts& facts,
                                                       const std::string& content,
-                                                      const v1::NumericsClass& numerics_class);
+                                                      const v1::NumericsClass& numerics_class,
+                                                      const v1::InitSourceFacts* init = nullptr);
 
 // min(8, batch) unless the spec says otherwise; and the worker range with defaults. What scheduling
 // needs before a job is resolved: a script that has not run may say other shards.

@@ -257,7 +257,10 @@ class Run {
   Fault StepInspecting(Now now, Actions& actions);
   Fault StepPreparing(Now now, Actions& actions);
   Fault ResolveFacts();
-  Fault ResolveScripts();
+  Fault CompareScripts();
+  Fault CompareDatasets();
+  Fault CompareInits();
+  void TellOverruled(const v1::ScriptFacts& script);
   void TakeResolved(v1::ResolvedJob resolved);
   void TakeSizes();
   Fault DataDiffer(const Status& how);

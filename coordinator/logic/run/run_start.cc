@@ -21,14 +21,15 @@ constexpr int kMostPeers = 64;  // in an Inspect
 
 void Run::SendInspect(const Member& member, Actions& actions) const {
   v1::CoordinatorMessage message;
-  message.mutable_inspect()->set_job_id(job_id_);
+  v1::Inspect& inspect = *message.mutable_inspect();
+  inspect.set_job_id(job_id_);
+  if (init_) *inspect.mutable_init() = *init_;
   if (spec_.has_script()) {
-    *message.mutable_inspect()->mutable_script() = spec_.script();
-    return Send(member, message, actions);
+    *inspect.mutable_script() = spec_.script();
+  } else {
+    *inspect.mutable_data() = spec_.data();
+    AddPeers(member, inspect);
   }
-  *message.mutable_inspect()->mutable_data() = spec_.data();
-  if (init_) *message.mutable_inspect()->mutable_init() = *init_;
-  AddPeers(member, *message.mutable_inspect());
   Send(member, message, actions);
 }
 
@@ -203,8 +204,9 @@ Fault Run::DataDiffer(const Status& how) {
   return FaultOf(Cause::kDatasetDiffers, how);
 }
 
-// Of a job that another one resolved the script must be the same, too.
-Fault Run::ResolveScripts() {
+// What workers of the first ring found; of a job that another one resolved it must be the same as
+// there, too.
+Fault Run::CompareScripts() {
   const Member& first = members_.front();
   for (const Member& member : members_) {
     // The first one of its class; all are of one unless the job mixes them.
@@ -216,19 +218,65 @@ Fault Run::ResolveScripts() {
     }
     if (!same.ok()) return FaultOf(Cause::kScript, same);
   }
-  if (resolved_) {
-    return FaultOf(Cause::kScript, CheckScript(first, "of the job that " + job_id_ + " repeats"));
+  if (!resolved_) return {};
+  return FaultOf(Cause::kScript, CheckScript(first, "of the job that " + job_id_ + " repeats"));
+}
+
+Fault Run::CompareDatasets() {
+  const Member& first = members_.front();
+  for (const Member& member : members_) {
+    const Status same = SameDataset({first.name(), *first.facts}, {member.name(), *member.facts});
+    if (!same.ok()) return DataDiffer(same);
   }
-  StatusOr<v1::ResolvedJob> resolved = job::ResolveScript(
-      spec_, first.script, job::ScriptContent(spec_.script()), first.attach.numerics_class());
+  if (!resolved_) return {};
+  const std::string of = "of the job that " + job_id_ + " repeats";
+  return DataDiffer(SameDataset({of, resolved_->result().data()}, {first.name(), *first.facts}));
+}
+
+Fault Run::CompareInits() {
+  const Member& first = members_.front();
+  for (const Member& member : members_) {
+    if (member.init.sha256() == first.init.sha256()) continue;
+    return {Cause::kInit,
+            fmt::format("what the job begins with differs: {} on worker {}, but {} on worker {}; "
+                        "give both the same copy",
+                        first.init.sha256(), first.name(), member.init.sha256(), member.name()),
+            ""};
+  }
+  return resolved_ ? FaultOf(Cause::kInit, CheckInit(first)) : Fault();
+}
+
+Fault Run::ResolveFacts() {
+  Fault fault = spec_.has_script() ? CompareScripts() : CompareDatasets();
+  if (fault.ok()) fault = CompareInits();
+  if (!fault.ok() || resolved_) return fault;
+  const Member& first = members_.front();
+  const v1::NumericsClass& numerics = first.attach.numerics_class();
+  const v1::InitSourceFacts* const init = init_ ? &first.init : nullptr;
+  StatusOr<v1::ResolvedJob> resolved =
+      spec_.has_script() ? job::ResolveScript(spec_, first.script,
+                                              job::ScriptContent(spec_.script()), numerics, init)
+                         : job::Resolve(spec_, *first.facts, numerics, init);
   if (!resolved.ok()) return FaultOf(Cause::kInvalidJob, resolved.status());
-  *resolved->mutable_script() = first.script;
-  if (const std::string overruled = job::Overruled(first.script, spec_); !overruled.empty()) {
-    Tell(event_type::kInitialized, Severity::kWarning,
-         "the job file wins over the script's attach: " + overruled, kJobSubject);
+  if (spec_.has_script()) *resolved->mutable_script() = first.script;
+  if (init_) {
+    *resolved->mutable_init() = *init_;
+    const v1::CheckpointSource& checkpoint = init_->checkpoint();
+    resolved->mutable_init_report()->set_source(
+        init_->has_checkpoint()
+            ? fmt::format("the checkpoint of step {} of {}", checkpoint.step(), checkpoint.job_id())
+            : OneLine(init_->file()));
   }
+  TellOverruled(first.script);
   TakeResolved(*std::move(resolved));
   return {};
+}
+
+void Run::TellOverruled(const v1::ScriptFacts& script) {
+  const std::string overruled = spec_.has_script() ? job::Overruled(script, spec_) : "";
+  if (overruled.empty()) return;
+  Tell(event_type::kInitialized, Severity::kWarning,
+       "the job file wins over the script's attach: " + overruled, kJobSubject);
 }
 
 // With the first class map; without one the job is queued again.
@@ -246,42 +294,6 @@ void Run::TakeSizes() {
   if (!spec_.has_script()) return;
   shards_ = resolved_->result().shards();
   most_ = std::min(resolved_->workers().max(), shards_);
-}
-
-// Of a job that another one resolved the dataset must be the same, too.
-Fault Run::ResolveFacts() {
-  if (spec_.has_script()) return ResolveScripts();
-  const Member& first = members_.front();
-  for (const Member& member : members_) {
-    const Status same = SameDataset({first.name(), *first.facts}, {member.name(), *member.facts});
-    if (!same.ok()) return DataDiffer(same);
-  }
-  for (const Member& member : members_) {
-    if (member.init.sha256() == first.init.sha256()) continue;
-    return {Cause::kInit,
-            fmt::format("what the job begins with differs: {} on worker {}, but {} on worker {}; "
-                        "give both the same copy",
-                        first.init.sha256(), first.name(), member.init.sha256(), member.name()),
-            ""};
-  }
-  if (resolved_) {
-    if (Fault fault = FaultOf(Cause::kInit, CheckInit(first)); !fault.ok()) return fault;
-    const std::string of = "of the job that " + job_id_ + " repeats";
-    return DataDiffer(SameDataset({of, resolved_->result().data()}, {first.name(), *first.facts}));
-  }
-  StatusOr<v1::ResolvedJob> resolved = job::Resolve(
-      spec_, *first.facts, first.attach.numerics_class(), init_ ? &first.init : nullptr);
-  if (!resolved.ok()) return FaultOf(Cause::kInvalidJob, resolved.status());
-  TakeResolved(*std::move(resolved));
-  if (resolved_ && init_) {
-    *resolved_->mutable_init() = *init_;
-    const v1::CheckpointSource& checkpoint = init_->checkpoint();
-    resolved_->mutable_init_report()->set_source(
-        init_->has_checkpoint()
-            ? fmt::format("the checkpoint of step {} of {}", checkpoint.step(), checkpoint.job_id())
-            : OneLine(init_->file()));
-  }
-  return {};
 }
 
 // Of a class that has one it is that of its first worker, or of the job that this one repeats; S(0)
