@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import signal
 import subprocess
 
@@ -11,6 +12,7 @@ import scripts
 
 CLUSTERS = {"1x2": [("a", 2)], "2x1": [("a", 1), ("b", 1)], "4x1": [(name, 1) for name in "abcd"]}
 LONG = 400
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples/python"
 
 # Ends its own process once at each of three places of a step; the argument is a folder where it remembers that.
 KILLED = {
@@ -110,6 +112,41 @@ print("told:", sys.argv[1:], os.environ["GREETING"], helper.WORD, text)
                               workers={"min": 2})
             self.check_succeeded(job)
             self.wait_printed(job, "core0: told: ['--layers=2', 'two words'] hello helped configured")
+
+
+class ExamplesTest(scripts.ScriptCase):
+    """Those of examples/python, with few steps: batch norm and flips, dropout and tied weights, frozen layers."""
+    ARGUMENTS = {"gpt": ["--steps=12", "--layers=2", "--width=64"],
+                 "resnet": ["--pictures=192", "--width=8", "--epochs=2", "--batch=32"], "finetune": ["--steps=30"]}
+    CLUSTERS = {"1x4": [("a", 4)], "2x2": [("a", 2), ("b", 2)], "4x1": [(name, 1) for name in "abcd"]}
+
+    def one_result(self, name):
+        text = (EXAMPLES / f"{name}.py").read_text()
+        text = f"import sys\nsys.argv[1:] = {self.ARGUMENTS[name]}\n" + text
+        found = {"alone": of_file(self.run_alone(text)[0])}
+        for shape, workers in self.CLUSTERS.items():
+            running, failed = cluster.Cluster(), True
+            try:
+                running.start_coordinator()
+                for worker, cores in workers:
+                    running.start_worker(worker, cores)
+                status = running.wait(self.submit(text, running, workers={"min": len(workers)}))
+                self.assertEqual(status["state"], "SUCCEEDED", status["reason"])
+                found[shape] = self.verify_checkpoint(running, status, running.new_path("fetched"))["model.safetensors"]
+                running.stop()
+                failed = False
+            finally:
+                running.destroy(failed)
+        self.assertEqual(len(set(found.values())), 1, found)
+
+    def test_gpt(self):
+        self.one_result("gpt")
+
+    def test_resnet(self):
+        self.one_result("resnet")
+
+    def test_finetune(self):
+        self.one_result("finetune")
 
 
 class ScriptElasticityTest(scripts.ScriptCase):
