@@ -430,29 +430,30 @@ TEST_CASE("Resolve: epochs become steps; data that do not fit are refused") {
 TEST_CASE("Result digest: canonical JSON has sorted keys, every field and nothing else") {
   const auto job = Resolve(Spec({"seed=7", "model.hidden=[]"}), Facts(), Numerics());
   REQUIRE(job.ok());
-  CHECK(CanonicalJson(job->result()) ==
-        R"({"augment":[],"batch":4,"class_maps":[{"before_evaluation":true,"classes":[)"
-        R"({"class":"cpu-avx2-8a2e175a","numerics":{"backend":"cpu","cache_bytes":[32768],)"
-        R"("compute_id":"b1","device_model":"Some \"CPU\"","instruction_set":"avx2",)"
-        R"("libraries":{"glibc":"2.36","onednn":"2.7"},"threads_per_core":1},"shards":4}],)"
-        R"("step":0}],"continues":null,"data":{"columns":[{"least":0,"limit":0,"name":"image",)"
-        R"("shape":[32,32,3],"type":"uint8","use":"input"},{"least":0,"limit":10,"name":"label",)"
-        R"("shape":[],"type":"int32","use":"target"}],"files":[{"bytes":30730,)"
-        R"("name":"data_batch_1.bin","samples":10,"sha256":")" +
-            std::string(64, 'a') +
-            R"("}],"format":"cifar10","index":null,"test_samples":3,"train_samples":10},)"
-            R"("data_use":{"test_from":"test","test_samples":3,"train_samples":10,)"
-            R"("validation_begin":0,"validation_samples":0},"evaluation_augment":[],)"
-            R"("evaluation_steps":3,)"
-            R"("graph":)" +
-            CanonicalJson(job->result().graph()) +
-            R"(,"growth_steps":0,"init":null,"initial_loss_scale":1,"kind":"train",)"
-            R"("optimizer":{"adam":{"beta_1":0.9,"beta_2":0.999,"epsilon":1e-07,)"
-            R"("learning_rate":0.001},"clip":null,"ema":null,"groups":[],"schedule":null,)"
-            R"("weight_decay":null},"policy":"float32","precision_bits":21,)"
-            R"("reduction":"exact","seed":7,"shards":4,"steps_per_epoch":3,"total_steps":10,)"
-            R"("updates":[{"adapts":true,"learning_rate":1,"weight_decay":0},)"
-            R"({"adapts":false,"learning_rate":1,"weight_decay":0}],"watches":[]})");
+  CHECK(
+      CanonicalJson(job->result()) ==
+      R"({"augment":[],"batch":4,"class_maps":[{"before_evaluation":true,"classes":[)"
+      R"({"class":"cpu-avx2-8a2e175a","numerics":{"backend":"cpu","cache_bytes":[32768],)"
+      R"("compute_id":"b1","device_model":"Some \"CPU\"","instruction_set":"avx2",)"
+      R"("libraries":{"glibc":"2.36","onednn":"2.7"},"threads_per_core":1},"shards":4}],)"
+      R"("step":0}],"continues":null,"data":{"columns":[{"least":0,"limit":0,"name":"image",)"
+      R"("shape":[32,32,3],"type":"uint8","use":"input"},{"least":0,"limit":10,"name":"label",)"
+      R"("shape":[],"type":"int32","use":"target"}],"files":[{"bytes":30730,)"
+      R"("name":"data_batch_1.bin","samples":10,"sha256":")" +
+          std::string(64, 'a') +
+          R"("}],"format":"cifar10","index":null,"test_samples":3,"train_samples":10},)"
+          R"("data_use":{"test_from":"test","test_samples":3,"train_samples":10,)"
+          R"("validation_begin":0,"validation_samples":0},"evaluation_augment":[],)"
+          R"("evaluation_steps":3,)"
+          R"("graph":)" +
+          CanonicalJson(job->result().graph()) +
+          R"(,"growth_steps":0,"init":null,"initial_loss_scale":1,"kind":"train",)"
+          R"("optimizer":{"adam":{"beta_1":0.9,"beta_2":0.999,"epsilon":1e-07,)"
+          R"("learning_rate":0.001},"clip":null,"ema":null,"groups":[],"schedule":null,)"
+          R"("weight_decay":null},"policy":"float32","precision_bits":21,)"
+          R"("reduction":"exact","seed":7,"shards":4,"steps_per_epoch":3,"total_steps":10,)"
+          R"("updates":[{"adapts":true,"adds":false,"group":0,"learning_rate":1,"weight_decay":0},)"
+          R"({"adapts":false,"adds":false,"group":0,"learning_rate":1,"weight_decay":0}],"watches":[]})");
 }
 
 TEST_CASE("Model digest: the graph as canonical JSON, whatever the model was called") {
