@@ -22,7 +22,7 @@ std::string PrintItem(const v1::Layer& layer, const std::vector<std::string>& in
   if (!layer.name().empty()) parts.push_back("name: " + PrintWord(layer.name()));
   if (!inputs.empty()) parts.push_back(fmt::format("inputs: [{}]", fmt::join(inputs, ", ")));
   for (const v1::Attribute& option : layer.attributes()) {
-    parts.push_back(option.name() + ": " + PrintOption(option));
+    parts.push_back(PrintWord(option.name()) + ": " + PrintOption(option));
   }
   if (layer.float32()) parts.emplace_back("float32: true");
   return fmt::format("{{{}: {{{}}}}}", layer.kind(), fmt::join(parts, ", "));
@@ -90,7 +90,7 @@ std::string PrintInline(const v1::Model& model) {
   }
   std::string text = "{name: " + PrintWord(model.name());
   for (const v1::Attribute& option : model.options()) {
-    text += ", " + option.name() + ": " + PrintOption(option);
+    text += ", " + PrintWord(option.name()) + ": " + PrintOption(option);
   }
   return text + "}";
 }
