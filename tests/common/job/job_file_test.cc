@@ -288,6 +288,8 @@ TEST_CASE("Job file: what is printed parses to the same spec") {
   roundtrip(spec);
   roundtrip({});
   roundtrip(Parsed("model: {name: mlp, hidden: []}\noptimizer: {sgd: {nesterov: true}}"));
+  // A model that is not known yet may have any option.
+  roundtrip(Parsed("model: {name: other, ? \"\" : 1, \"a: b\": 2}"));
   spec.set_name("true");
   spec.mutable_data()->set_path("odd \"path\": #1 \xc3\xa9 \\ {\t}\n");
   spec.mutable_optimizer()->mutable_adam()->set_epsilon(0.1 + 0.2);
