@@ -1,5 +1,5 @@
-// ringworker: flags -> Daemon, or `plan`, or `tune`, or `devices`, or `solo`. Signals are waited for here and
-// nowhere else.
+// ringworker: flags -> Daemon, or `plan`, or `tune`, or `devices`, or `solo`. Signals are waited
+// for here and nowhere else.
 #include <fmt/format.h>
 #include <malloc.h>
 #include <spdlog/spdlog.h>

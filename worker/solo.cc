@@ -28,6 +28,7 @@
 #include "worker/identity.h"
 #include "worker/script/script_job.h"
 #include "worker/state/checkpoint.h"
+#include "worker/state/manifest.h"
 #include "worker/train/trainer.h"
 
 namespace ringmaster::worker {

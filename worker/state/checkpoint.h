@@ -67,7 +67,6 @@ Status SetTensors(const std::map<std::string, TensorViews>& files, State* state,
 //                          result and the model); of a job that continues another one step and
 //                          manifest SHA-256 of the checkpoint that it went on with; canonical JSON
 
-inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kRestOfState = "state.safetensors";
 
 // Copies the state into files, without a manifest: as quick as memory, so that training goes on.
@@ -76,26 +75,6 @@ inline constexpr const char* kRestOfState = "state.safetensors";
 // The reverse: sets all of `state`, whose layout is the job's. DATA_LOSS names the file or tensor
 // that is missing, superfluous or of another shape; the state is garbage after an error.
 Status SetState(const std::vector<CheckpointFile>& files, State* state);
-
-// What a manifest says beside its files.
-struct ManifestFacts {
-  uint64_t step = 0;
-  Sha256Digest digest{};         // digest(step)
-  Sha256Digest result_digest{};  // of the result-determining part of the ResolvedJob
-  std::string model_digest;      // hex, of its graph alone
-  bool exact = true;             // the bytes depend on the job alone
-  v1::ContinueFacts continues;   // step 0: it began with S(0)
-  // By which the state was computed.
-  google::protobuf::RepeatedPtrField<v1::ClassMap> class_maps;
-};
-// Hashes the files and adds the manifest.
-[[nodiscard]] Checkpoint Seal(const ManifestFacts& facts, std::vector<CheckpointFile> files);
-
-// Checks manifest and files against each other. DATA_LOSS names the file and what differs.
-[[nodiscard]] StatusOr<ManifestFacts> VerifyCheckpoint(const Checkpoint& checkpoint);
-
-// Reads every file that the manifest in `folder` names, and verifies. NOT_FOUND, DATA_LOSS.
-[[nodiscard]] StatusOr<Checkpoint> ReadCheckpointFolder(const std::string& folder);
 
 // Verifies, then sets all of `state`, whose layout is the job's; of a checkpoint that the job
 // continues, of what was watched only what it watches, too. FAILED_PRECONDITION when the

@@ -23,6 +23,7 @@
 #include "common/status.h"
 #include "worker/state/checkpoint.h"
 #include "worker/state/checkpoint_sink.h"
+#include "worker/state/manifest.h"
 
 namespace ringmaster::worker {
 

@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "worker/state/checkpoint.h"
 #include "worker/state/checkpoint_sink.h"
+#include "worker/state/manifest.h"
 #include "worker/state/state_row.h"
 #include "worker/train/progress.h"
 #include "worker/train/training_job.h"

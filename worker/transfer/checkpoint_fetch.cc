@@ -13,6 +13,7 @@
 #include "common/text.h"
 #include "ringmaster/v1/jobs.grpc.pb.h"
 #include "worker/state/checkpoint.h"
+#include "worker/state/manifest.h"
 
 namespace ringmaster::worker {
 namespace {

@@ -1,4 +1,5 @@
 #include "worker/state/checkpoint.h"
+#include "worker/state/manifest.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>

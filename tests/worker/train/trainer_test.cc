@@ -15,6 +15,7 @@
 #include "tests/worker/train/fake_case.h"
 #include "worker/backend/failure.h"
 #include "worker/state/checkpoint.h"
+#include "worker/state/manifest.h"
 
 namespace ringmaster::worker {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "ringmaster/v1/fleet.pb.h"
 #include "worker/state/checkpoint.h"
+#include "worker/state/manifest.h"
 
 namespace ringmaster::worker {
 

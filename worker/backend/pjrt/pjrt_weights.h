@@ -13,8 +13,8 @@
 #include "worker/backend/core_layout.h"
 #include "worker/backend/pjrt/emit/emit.h"
 #include "worker/backend/pjrt/protocol.h"
-#include "worker/process/shared_memory.h"
 #include "worker/backend/refresh_input.h"
+#include "worker/process/shared_memory.h"
 
 namespace ringmaster::pjrt {
 

@@ -15,8 +15,8 @@
 #include "common/mutex.h"
 #include "common/status.h"
 #include "worker/backend/pjrt/host_message.h"
-#include "worker/process/subprocess.h"
 #include "worker/backend/pjrt/plugin_facts.h"
+#include "worker/process/subprocess.h"
 
 namespace ringmaster::pjrt {
 
