@@ -61,7 +61,10 @@ def train_by_orders(script, rank, store):
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     names = front_of(script, ARGUMENTS[script])
-    model = torch.nn.parallel.DistributedDataParallel(names["model"], gradient_as_bucket_view=True)
+    distributed = torch.nn.parallel.DistributedDataParallel
+    masks = [name for name, buffer in names["model"].named_buffers() if buffer.dtype == torch.bool]
+    distributed._set_params_and_buffers_to_ignore_for_model(names["model"], masks)  # gloo has no bool
+    model = distributed(names["model"], gradient_as_bucket_view=True)
     optimizer, batches = names["optimizer"], batches_of(names, rank)
     print("ready", flush=True)
     for line in sys.stdin:
