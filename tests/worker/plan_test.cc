@@ -196,6 +196,14 @@ TEST_CASE("Plan: on TPUs tiles count, and the host's memory does not") {
   CHECK(said.find(" of 8.00G hbm: fits") != std::string::npos);
   CHECK(said.find("fill up tiles of 8 x 128") != std::string::npos);
   CHECK(small.job.advice.empty());
+  const auto part = [&small](const char* what) {
+    const auto found = std::ranges::find(small.job.host.always, what, &WorkerMemory::Part::what);
+    return found == small.job.host.always.end() ? 0 : found->bytes;
+  };
+  // Images go to each core, and gradients come back from it.
+  const uint64_t parameters = part("parameters");
+  CHECK(part("columns and gradients on their way") > 8 * parameters);
+  CHECK(part("compute copies of weights") >= parameters);
   // Beyond the memory, with the largest batch that is not.
   spec.mutable_data()->clear_take();
   const auto [large, refused] = text_of(static_cast<uint32_t>(small.job.largest_batch) + 1024);

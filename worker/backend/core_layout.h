@@ -20,6 +20,7 @@ struct CoreLayout {
   size_t bytes = 0;
   size_t input_bytes = 0;    // of them: pixels, and what making images of them needs
   size_t element_bytes = 0;  // what its elements alone take, where memory has tiles; else 0
+  size_t host_bytes = 0;     // beside it, of the host: Core::host_bytes
 };
 
 [[nodiscard]] constexpr size_t AlignUp(size_t bytes, size_t alignment) {

@@ -208,8 +208,10 @@ class Planner {
                           StateLayout::Create(programs.any(), optimizer_->slot_names()));
     RING_ASSIGN_OR_RETURN(const auto weights, backend_->MakeWeights(programs.any()));
     Taken taken;
+    uint64_t exchanged = 0;  // a lane has room for the program that needs most
     for (const auto& [shape, program] : programs.programs()) {
       RING_ASSIGN_OR_RETURN(const CoreLayout core, core_->Plan(program, *weights));
+      exchanged = std::max<uint64_t>(exchanged, core.host_bytes);
       if (core.bytes <= taken.core) continue;
       taken.core = core.bytes;
       taken.elements = core.element_bytes;
@@ -218,6 +220,7 @@ class Planner {
     }
     taken.host = MemoryOf(result, programs, *layout,
                           {.weights = weights->HostBytes(),
+                           .exchanged = options_.cores * exchanged,
                            .cores = options_.cores,
                            .workers = options_.workers,
                            .own_memory = own_memory()});

@@ -13,18 +13,6 @@
 namespace ringmaster::pjrt {
 namespace {
 
-bool IsResident(const Argument& argument) {
-  switch (argument.kind) {
-    case Argument::Kind::kParameter:
-    case Argument::Kind::kFrozen:
-    case Argument::Kind::kMovingMean:
-    case Argument::Kind::kMovingVariance:
-      return true;
-    default:
-      return false;
-  }
-}
-
 template <typename T>
 void Put(T value, std::span<std::byte> to) {
   static_assert(sizeof(T) == kElementBytes);

@@ -6,6 +6,27 @@
 
 namespace ringmaster::pjrt {
 
+bool IsResident(const Argument& argument) {
+  switch (argument.kind) {
+    case Argument::Kind::kParameter:
+    case Argument::Kind::kFrozen:
+    case Argument::Kind::kMovingMean:
+    case Argument::Kind::kMovingVariance:
+      return true;
+    default:
+      return false;
+  }
+}
+
+uint64_t LaneBytes(const Module& module) {
+  uint64_t bytes = 0;
+  for (const Argument& argument : module.arguments) {
+    if (!IsResident(argument)) (void)Append(TypeOf(argument), &bytes);
+  }
+  for (const Result& result : module.results) (void)Append(TypeOf(result), &bytes);
+  return bytes;
+}
+
 PjrtWeights::PjrtWeights(const graph::Program& training, uint64_t id) : sizes_(training) {
   table_.id = id;
   for (const graph::Parameter& parameter : training.parameters) {

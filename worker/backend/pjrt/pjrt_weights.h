@@ -18,7 +18,8 @@
 
 namespace ringmaster::pjrt {
 
-// Where arguments and results of programs, and weights, lie in shared memory.
+// Where arguments and results of programs, and weights, lie in shared memory. Weights stay on a
+// device, all else is in a lane.
 
 inline constexpr size_t kAlignment = 64;  // bytes, of every tensor
 
@@ -32,12 +33,16 @@ inline constexpr size_t kAlignment = 64;  // bytes, of every tensor
   return {Element::kFloat32, {result.shape.begin(), result.shape.end()}};
 }
 
+[[nodiscard]] bool IsResident(const Argument& argument);
+
 // Behind what takes `bytes` so far, which grows.
 [[nodiscard]] inline Place Append(TensorType type, uint64_t* bytes) {
   const uint64_t offset = AlignUp(*bytes, kAlignment);
   *bytes = offset + type.bytes();
   return {std::move(type), offset};
 }
+// What a program takes of a lane.
+[[nodiscard]] uint64_t LaneBytes(const Module& module);
 
 class PjrtWeights final : public Weights {
  public:

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "common/graph/memory_plan.h"
+#include "worker/backend/pjrt/emit/emit.h"
+#include "worker/backend/pjrt/pjrt_weights.h"
 
 namespace ringmaster::pjrt {
 namespace {
@@ -47,14 +49,6 @@ constexpr size_t kHbmAlignment = 512;
 
 int64_t Up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-class PlannedWeights final : public Weights {
- public:
-  Status Refresh(const exact::BlockLayout&, std::span<const float>, std::span<const float>,
-                 std::span<const float>) override {
-    return Internal("weights of a plan hold nothing");
-  }
-};
-
 class PlanningCore final : public Core {
  public:
   StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program&, Weights&,
@@ -88,8 +82,10 @@ class TpuPlanner final : public Backend {
     return profile;
   }
   [[nodiscard]] bool pads() const override { return true; }
-  StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program&) override {
-    return std::make_unique<PlannedWeights>();
+  // Nobody writes them, so that they take no memory.
+  StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& training) override {
+    RING_ASSIGN_OR_RETURN(std::unique_ptr<Weights> weights, PjrtWeights::Create(training, 0));
+    return weights;
   }
   StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions&) override {
     return std::make_unique<PlanningCore>();
@@ -137,8 +133,10 @@ size_t TiledBytes(const graph::Value& value) {
   return static_cast<size_t>(size * between * tiled);
 }
 
-CoreLayout PlanOnTpu(const graph::Program& program) {
+StatusOr<CoreLayout> PlanOnTpu(const graph::Program& program) {
+  RING_ASSIGN_OR_RETURN(const Module module, Emit(program, Rows::kSome));
   CoreLayout layout;
+  layout.host_bytes = LaneBytes(module);
   layout.plan = graph::PlanMemory(program, {.alignment = kHbmAlignment, .bytes_of = &TiledBytes});
   layout.bytes = layout.plan.arena_bytes;
   layout.element_bytes = graph::PlanMemory(program, {.alignment = kHbmAlignment}).arena_bytes;

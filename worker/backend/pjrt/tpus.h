@@ -1,5 +1,6 @@
 // TPUs: whether this host has some and where their plugin lies, the workers that Cloud offers, and
-// what a tensor takes of their memory. Constants and free functions; thread-safe. It loads nothing.
+// what a tensor takes of their memory. Constants and free functions; thread-safe. It loads no
+// plugin.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +41,8 @@ struct TpuWorker {
 
 // What a program takes of such a device, known without one: activations and gradients as they are
 // live, and parameters, all in tiles. XLA fuses, so that this is an upper estimate of most
-// programs.
-[[nodiscard]] CoreLayout PlanOnTpu(const graph::Program& program);
+// programs. Of the host: what crosses. UNIMPLEMENTED: as Emit.
+[[nodiscard]] StatusOr<CoreLayout> PlanOnTpu(const graph::Program& program);
 // A backend whose cores plan so, and compute nothing.
 [[nodiscard]] std::unique_ptr<Backend> MakeTpuPlanner(const std::string& model);
 

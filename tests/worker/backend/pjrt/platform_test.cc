@@ -82,8 +82,16 @@ TEST_CASE("Platform: a TPU's plan needs no compiler, and another device's says w
     INFO(kind);
     const auto plan = plan_on(std::string("platform=tpu,kind=") + kind);
     REQUIRE(Message(plan.status()) == "");
-    CHECK(plan->bytes == pjrt::PlanOnTpu(program).bytes);
+    const auto planned = pjrt::PlanOnTpu(program);
+    REQUIRE(Message(planned.status()) == "");
+    CHECK(plan->bytes == planned->bytes);
   }
+  // What crosses is known, too.
+  const auto backend = Started("platform=tpu,kind=TPU v3");
+  REQUIRE(Message(backend.status()) == "");
+  const auto bound = testing::BoundProgram::Create(**backend, program, {.name = "core0"});
+  REQUIRE(Message(bound.status()) == "");
+  CHECK((*bound)->core().host_bytes() == pjrt::PlanOnTpu(program)->host_bytes);
   const auto other = plan_on("platform=cuda,kind=H100");
   CHECK(absl::IsUnimplemented(other.status()));
   CHECK_THAT(Message(other.status()),
