@@ -243,6 +243,11 @@ Status CheckScript(const v1::JobSpec& spec) {
   if (!spec.checkpoint().best().empty()) {
     return InvalidArgument("checkpoint.best: a job of a script evaluates nothing; leave it out");
   }
+  if (spec.init().layout() > v1::TENSOR_LAYOUT_RINGMASTER) {
+    return InvalidArgument(
+        "init.layout: the tensors of a script have the names and axes of its module; leave it out");
+  }
+  RING_RETURN_IF_ERROR(CheckBegin(spec));
   RING_RETURN_IF_ERROR(CheckEnvironment(script));
   return CheckPrecision(spec.precision());
 }

@@ -114,6 +114,29 @@ print("told:", sys.argv[1:], os.environ["GREETING"], helper.WORD, text)
             self.wait_printed(job, "core0: told: ['--layers=2', 'two words'] hello helped configured")
 
 
+    def test_of_a_class_map_the_first_class_draws_what_it_begins_with(self):
+        """Whatever the other class draws is replaced before the first step; what the first one draws is the result."""
+        drawn = """
+torch.manual_seed({"one": %d, "two": %d}[os.environ.get("OMP_MAX_TASK_PRIORITY") and "two" or "one"])
+for each in model.parameters():
+    nn.init.normal_(each)
+"""
+        with self.started("a") as running:
+            running.start_worker("b", threads=2, prefix=("env", "OMP_MAX_TASK_PRIORITY=3"))
+            classes = {worker["name"]: worker["class"] for worker in running.json("workers")["workers"]}
+            kinds = sorted(("one", "two"), key=lambda kind: classes[{"one": "a", "two": "b"}[kind]])
+            made = {}
+            for seeds in ((1, 1), (1, 2), (2, 1)):
+                of = dict(zip(kinds, seeds))
+                text = scripts.script(before="").replace(
+                    "model = make_model()", "model = make_model()" + drawn % (of["one"], of["two"]))
+                status = self.check_succeeded(self.submit(text, steps=6, workers={
+                    "min": 2, "mix": "fixed", "classes": {classes["a"]: 5, classes["b"]: 3}}))
+                made[seeds] = status["files"]["model.safetensors"]
+            self.assertEqual(made[1, 1], made[1, 2])
+            self.assertNotEqual(made[1, 1], made[2, 1])
+
+
 class ExamplesTest(scripts.ScriptCase):
     """Those of examples/python, with few steps: batch norm and flips, dropout and tied weights, frozen layers."""
     ARGUMENTS = {"gpt": ["--steps=12", "--layers=2", "--width=64"],
@@ -306,6 +329,24 @@ class ResumeTest(scripts.ScriptCase):
             self.assertEqual(self.names_in(folder / "model.safetensors"),
                              {*(f"{layer}.{role}" for layer in (0, 1, 4, 6) for role in ("weight", "bias")),
                               *(f"1.{name}" for name in ("running_mean", "running_var", "num_batches_tracked"))})
+
+    def test_it_begins_with_the_weights_of_another_job(self):
+        """Whatever its own script draws first: the tensors of the source, the buffers among them, are what it begins with."""
+        other = scripts.script().replace("model = make_model()", "model = make_model(); torch.manual_seed(9)\n"
+                                                  "for each in model.parameters(): nn.init.normal_(each)")
+        with self.started("a", "b") as running:
+            source = self.check_succeeded(self.submit(scripts.script()))["job_id"]
+            manifests = {}
+            for name, text in {"same": scripts.script(), "drawn": other}.items():
+                for init in (None, {"job": source}):
+                    status = self.check_succeeded(self.submit(text, init=init, steps=4, workers={"min": 2}))
+                    manifests[name, init is None] = status["files"]["model.safetensors"]
+            self.assertEqual(manifests["same", False], manifests["drawn", False])
+            self.assertEqual(len(set(manifests.values())), 3)
+            refused = self.submit(scripts.script().replace("nn.Linear(64, 4)", "nn.Linear(64, 5)"), init={"job": source})
+            status = running.wait(refused)
+            self.assertEqual(status["state"], "FAILED")
+            self.assertIn("6.weight", status["reason"])
 
     def test_by_itself_an_interrupt_keeps_the_step_and_it_goes_on(self):
         text = scripts.script(steps=60, late="time.sleep(0.01)\nif shard.step == 10 and shard.shard == 0: print('at', 10, flush=True)")

@@ -273,6 +273,10 @@ class Run {
   void ChooseMap(uint64_t step, bool evaluated);
   bool NextMapBegins() const;
   const v1::KnownShard* KnownShardOf(const std::string& class_name) const;  // null: not known
+  // Scripts of several classes draw S(0) by libraries of their own: that of the map's first class
+  // counts, and the others fetch it as one that joins does.
+  bool ClassesDraw() const { return mixes_ && spec_.has_script(); }
+  bool Holds(const Member& member, uint64_t step) const;
   Status MakeFirstMap();
   bool MeasureFirstMap();
   std::vector<std::string> MemberNames() const;
@@ -288,7 +292,10 @@ class Run {
   std::vector<std::string> MissingReady(Now now) const { return MissingClasses(ReadyNames(now)); }
   std::vector<std::string> ChooseSeats(const std::vector<std::string>& names) const;
   void FallBack(std::vector<std::string>& names, uint64_t step, bool evaluated);
-  bool MayFallBack() const { return spec_.workers().mix() == v1::MIX_FALLBACK && !repeats(); }
+  bool MayFallBack() const {  // before the first step a class that draws S(0) is waited for
+    return spec_.workers().mix() == v1::MIX_FALLBACK && !repeats() &&
+           !(ClassesDraw() && committed_ == 0);
+  }
 
   // run_regroup.cc
   bool Eligible(const Member& member, Now now) const;

@@ -247,6 +247,13 @@ const v1::KnownShard* Run::KnownShardOf(const std::string& class_name) const {
   return found == resolved_->known_shards().end() ? nullptr : &*found;
 }
 
+bool Run::Holds(const Member& member, uint64_t step) const {
+  if (member.holding.applied != step) return false;
+  if (step > 0 || !ClassesDraw()) return true;
+  const v1::KnownShard* const drawn = KnownShardOf(map().classes(0).class_());
+  return drawn == nullptr || drawn->digest() == member.holding.digest;
+}
+
 // ---- the first ring -----------------------------------------------------------------------------
 
 // What the user wrote, of the classes of the workers that are here; else, until they are measured,
@@ -390,7 +397,7 @@ std::vector<std::string> Run::ChooseSeats(const std::vector<std::string>& names)
     return true;
   };
   for (const std::string& name : names) {
-    if (Find(name)->holding.applied == highest && choose(name)) break;
+    if (Holds(*Find(name), highest) && choose(name)) break;
   }
   for (const std::string& name : names) {
     if (!classes.contains(Find(name)->class_name)) (void)choose(name);

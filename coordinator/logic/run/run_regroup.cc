@@ -241,8 +241,8 @@ void Run::SendStart(const std::vector<std::string>& names, Now now, Actions& act
   std::vector<Seat> seats;
   for (const std::string& name : names) {
     const Member& member = *Find(name);
-    const bool holds = member.holding.applied == step;
-    seats.push_back({member.attach.cores(), holds ? member.holding.folded : std::vector<uint32_t>(),
+    seats.push_back({member.attach.cores(),
+                     Holds(member, step) ? member.holding.folded : std::vector<uint32_t>(),
                      member.class_name, KnownPace(member)});
   }
   const Assignment assignment = Assign(map(), seats);
@@ -283,7 +283,7 @@ void Run::SendAllStart(bool restores, Actions& actions) {
     seat.set_incarnation(member.incarnation());
     seat.set_ring_address(member.attach.ring_address());
     seat.mutable_shards()->Add(place.shards.begin(), place.shards.end());
-    seat.set_holds(member.holding.applied == start_step_);
+    seat.set_holds(Holds(member, start_step_));
     if (!seat.holds()) continue;
     start.set_digest(member.holding.digest);
     if (!member.holding.evaluated) start.set_evaluated(false);

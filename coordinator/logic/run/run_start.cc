@@ -253,8 +253,10 @@ Fault Run::ResolveFacts() {
   const Member& first = members_.front();
   const v1::NumericsClass& numerics = first.attach.numerics_class();
   const v1::InitSourceFacts* const init = init_ ? &first.init : nullptr;
+  v1::ScriptFacts script = first.script;
+  if (ClassesDraw()) script.clear_initial_sha256();  // the map says whose they are
   StatusOr<v1::ResolvedJob> resolved =
-      spec_.has_script() ? job::ResolveScript(spec_, first.script,
+      spec_.has_script() ? job::ResolveScript(spec_, script,
                                               job::ScriptContent(spec_.script()), numerics, init)
                          : job::Resolve(spec_, *first.facts, numerics, init);
   if (!resolved.ok()) return FaultOf(Cause::kInvalidJob, resolved.status());
@@ -296,8 +298,8 @@ void Run::TakeSizes() {
   most_ = std::min(resolved_->workers().max(), shards_);
 }
 
-// Of a class that has one it is that of its first worker, or of the job that this one repeats; S(0)
-// is the same for all.
+// Of a class that has one it is that of its first worker, or of the job that this one repeats. S(0)
+// is the same for all classes, unless each of them draws its own.
 void Run::KeepKnownShards() {
   for (const Member& member : members_) {
     const v1::Prepared& said = *member.prepared;
@@ -310,7 +312,9 @@ void Run::KeepKnownShards() {
     }
   }
   for (v1::KnownShard& known : *resolved_->mutable_known_shards()) {
-    if (known.digest().empty()) known.set_digest(members_.front().prepared->digest());
+    const auto own = std::ranges::find(members_, known.class_(), &Member::class_name);
+    const Member& drawn = ClassesDraw() && own != members_.end() ? *own : members_.front();
+    if (known.digest().empty()) known.set_digest(drawn.prepared->digest());
   }
 }
 

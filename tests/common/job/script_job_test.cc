@@ -107,6 +107,32 @@ TEST_CASE("Script job: it has no model, no data, and nothing that its script say
   CHECK_THAT(OwnError({"checkpoint.best=test/loss"}), Catch::StartsWith("checkpoint.best: "));
 }
 
+TEST_CASE("Script job: it begins with the weights that init names, by its module's names") {
+  CHECK(OwnError({"init.job=j0001"}) == "valid");
+  CHECK(OwnError({"init.file=x", "init.step=3"}) == "init.step: only a job has one; leave it out");
+  CHECK_THAT(OwnError({"init.file=x", "init.layout=pytorch"}),
+             Catch::StartsWith("init.layout: the tensors of a script have the names"));
+  v1::InitSourceFacts source;
+  source.set_sha256(std::string(64, 'd'));
+  for (const char* name : {"backbone.weight", "bn.running_mean", "bn.num_batches_tracked"}) {
+    v1::SourceTensor& tensor = *source.add_tensors();
+    tensor.set_name(name);
+    tensor.add_shape(3);
+  }
+  const auto resolved = [&](const std::vector<std::string>& overrides) {
+    return ResolveScript(OwnSpec(kOwn, overrides), OwnFacts(8, 2, 9), std::string(64, 'c'),
+                         small::Numerics(), &source);
+  };
+  CHECK_THAT(Message(resolved({"init.file=x"}).status()), Catch::Contains("fc.weight"));
+  const auto job = resolved({"init.file=x", "init.rename=[{match: backbone.*, to: fc.*}]"});
+  INFO(job.status());
+  REQUIRE(job.ok());
+  REQUIRE(job->result().init().tensors_size() == 2);
+  CHECK(job->result().init().tensors(0).name() == "fc.weight");
+  CHECK(job->result().init().tensors(0).source() == "backbone.weight");
+  CHECK(job->init_report().unused() == 1);
+}
+
 TEST_CASE("Script job: variables, arguments and the interpreter's name are checked") {
   CHECK(OwnError({"script.env={A_1: x}"}) == "valid");
   CHECK_THAT(OwnError({"script.env={1A: x}"}), Catch::StartsWith("script.env: \"1A\" is no name"));

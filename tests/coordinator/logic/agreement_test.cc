@@ -94,6 +94,18 @@ TEST_CASE("SameScript: whatever a script says of itself is compared, in order") 
   }
 }
 
+TEST_CASE("SameScript: classes that share a job have libraries and first values of their own") {
+  v1::ScriptFacts a, b;
+  (*a.mutable_libraries())["torch"] = "1.13.1";
+  (*b.mutable_libraries())["torch"] = "2.0";
+  a.set_initial_sha256("aaaa");
+  b.set_initial_sha256("bbbb");
+  const auto same = [&] { return SameScript({"a", a}, {"b", b}, Libraries::kMayDiffer); };
+  CHECK(same().ok());
+  b.set_frozen_sha256("ffff");
+  CHECK_THAT(Message(same()), Catch::Contains("what never changes"));
+}
+
 TEST_CASE("StateDigests: two that differ at one step are named, in whatever order steps come") {
   StateDigests digests;
   CHECK(digests.Add(9, "a", "x").ok());

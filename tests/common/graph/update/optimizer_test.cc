@@ -160,7 +160,6 @@ TEST_CASE("Optimizer: each row of the list is chosen by its options, with its sl
 TEST_CASE("Optimizer: a tensor that adds its sum is no part of norms, decay and rates") {
   UpdateOptions options{.optimizer = testing::TorchSgd()};
   options.optimizer.mutable_clip()->set_global_norm(1);
-  options.optimizer.mutable_clip()->set_value(0.5);
   options.optimizer.mutable_weight_decay()->set_kind(v1::DECAY_KIND_L2);
   options.tensors.resize(3);
   for (v1::TensorUpdate& each : options.tensors) {
@@ -186,6 +185,11 @@ TEST_CASE("Optimizer: a tensor that adds its sum is no part of norms, decay and 
               slots);
   CHECK(weights == std::vector<float>{11, -1});
   CHECK(velocity == std::vector<float>{4, 4});
+  options.optimizer.mutable_clip()->set_value(0.5);
+  const auto limited = MakeOptimizer(options);
+  REQUIRE(limited.ok());
+  CHECK((*limited)->step(5, 1, {}, rates).around.limit == 0);
+  CHECK((*limited)->step(5, 0, {}, rates).around.limit == 0.5F);
   CHECK(std::get<TorchSgd>((*optimizer)->step(5, 0, {}, rates).formula).rate == 0.25F);
   CHECK(std::get<TorchSgd>((*optimizer)->step(5, 2, {}, rates).formula).rate == 0.125F);
   CHECK(std::get<TorchSgd>((*optimizer)->step(5, 2).formula).rate == 0.1F);
