@@ -256,9 +256,9 @@ Fault Run::ResolveFacts() {
   v1::ScriptFacts script = first.script;
   if (ClassesDraw()) script.clear_initial_sha256();  // the map says whose they are
   StatusOr<v1::ResolvedJob> resolved =
-      spec_.has_script() ? job::ResolveScript(spec_, script,
-                                              job::ScriptContent(spec_.script()), numerics, init)
-                         : job::Resolve(spec_, *first.facts, numerics, init);
+      spec_.has_script()
+          ? job::ResolveScript(spec_, script, job::ScriptContent(spec_.script()), numerics, init)
+          : job::Resolve(spec_, *first.facts, numerics, init);
   if (!resolved.ok()) return FaultOf(Cause::kInvalidJob, resolved.status());
   if (spec_.has_script()) *resolved->mutable_script() = first.script;
   if (init_) {
