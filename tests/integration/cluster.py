@@ -141,7 +141,7 @@ class Gate:
 
     def __init__(self, path, at="", milliseconds=60_000):
         self.path = path
-        self.failpoint = f"boundary{at and '@'}{at}=delay:{milliseconds}?{path}"
+        self.failpoint = f"boundary{'' if at == '' else '@'}{at}=delay:{milliseconds}?{path}"
         self.close()
 
     def close(self):
