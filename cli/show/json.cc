@@ -75,6 +75,8 @@ Json ToJson(const v1::WorkerStatus& worker) {
           {"device_model", worker.numerics_class().device_model()},
           {"instruction_set", worker.numerics_class().instruction_set()},
           {"compute_id", worker.numerics_class().compute_id()},
+          {"interpreters",
+           std::vector<std::string>(worker.interpreters().begin(), worker.interpreters().end())},
           {"devices", devices},
           {"clock_ahead_ms", Known(worker.has_clock_ahead_ms(), worker.clock_ahead_ms())},
           {"host_figures", worker.has_host_figures() ? OfHost(worker.host_figures()) : Json()},

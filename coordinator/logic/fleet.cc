@@ -215,6 +215,7 @@ v1::ListWorkersResponse Fleet::View() const {
     *status.mutable_numerics_class() = worker.attach.numerics_class();
     status.set_class_(worker.class_name);
     status.set_host(worker.attach.host());
+    *status.mutable_interpreters() = worker.attach.interpreters();
     *status.mutable_devices() = worker.devices.devices();
     if (worker.devices.has_host()) {
       *status.mutable_host_figures() = worker.devices.host();

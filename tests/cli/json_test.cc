@@ -79,12 +79,14 @@ TEST_CASE("Json: a worker has its cores, and no job when it is free") {
   worker.set_ring_address("127.0.0.1:4000");
   worker.set_class_("cpu-avx2-04bd77e1");
   worker.mutable_numerics_class()->set_backend("cpu");
-  CHECK(ToJson(workers).dump() ==
-        R"({"workers":[{"name":"a","state":"FREE","reason":null,"cores":2,"threads_per_core":1,)"
-        R"("memory_per_core_bytes":8589934592,"host":null,"ring_address":"127.0.0.1:4000",)"
-        R"("job_id":null,"faster_without_percent":null,"class":"cpu-avx2-04bd77e1",)"
-        R"("backend":"cpu","device_model":"","instruction_set":"","compute_id":"","devices":[],)"
-        R"("clock_ahead_ms":null,"host_figures":null,"data_fetch":null}]})");
+  worker.add_interpreters("default");
+  CHECK(
+      ToJson(workers).dump() ==
+      R"({"workers":[{"name":"a","state":"FREE","reason":null,"cores":2,"threads_per_core":1,)"
+      R"("memory_per_core_bytes":8589934592,"host":null,"ring_address":"127.0.0.1:4000",)"
+      R"("job_id":null,"faster_without_percent":null,"class":"cpu-avx2-04bd77e1",)"
+      R"("backend":"cpu","device_model":"","instruction_set":"","compute_id":"",)"
+      R"("interpreters":["default"],"devices":[],"clock_ahead_ms":null,"host_figures":null,"data_fetch":null}]})");
 }
 
 TEST_CASE("Json: what a device cannot tell is null, and an idle one is 0 percent busy") {
