@@ -58,10 +58,11 @@ std::array<uint8_t, 16> BlockSum::bytes() const {
   return bytes;
 }
 
-Sha256Digest FirstDigest(const Sha256Digest& states_digest) {
+Sha256Digest FirstDigest(const Sha256Digest& states_digest, const std::optional<BlockSum>& given) {
   Sha256 hash;
   hash.Update(std::string("ringmaster digest 0"));
   hash.Update(states_digest);
+  if (given) hash.Update(given->bytes());
   return hash.Finish();
 }
 

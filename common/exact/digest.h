@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "common/exact/block_hash.h"
@@ -41,7 +42,9 @@ class BlockSum {
   Halves sum_;  // the lower half first
 };
 
-[[nodiscard]] Sha256Digest FirstDigest(const Sha256Digest& states_digest);
+// digest(0). `given`: P of S(0), where that is not drawn by what the states' digest is of.
+[[nodiscard]] Sha256Digest FirstDigest(const Sha256Digest& states_digest,
+                                       const std::optional<BlockSum>& given = {});
 
 // What digest(k+1) is made of, beside P.
 struct DigestLink {

@@ -55,6 +55,7 @@ void AddUses(const graph::Graph& graph, const graph::Node& node, Uses* uses) {
 }
 
 StatusOr<Uses> UsesIn(const v1::Graph& message) {
+  if (graph::IsScript(message)) return Uses();  // no op of ours reads its tensors
   // For inference: there normalizations read their statistics.
   RING_ASSIGN_OR_RETURN(const graph::Program program,
                         graph::FromMessage(message, graph::Mode::kInference, 1));

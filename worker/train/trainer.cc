@@ -2,9 +2,7 @@
 
 #include <utility>
 
-#include "common/exact/digest.h"
 #include "common/float_mode.h"
-#include "common/job/resolve.h"
 #include "common/log.h"
 #include "worker/backend/failure.h"
 #include "worker/train/shard_work.h"
@@ -46,7 +44,7 @@ void Trainer::TakeClassMaps(const ClassMaps& maps) {
 void Trainer::BeginWith(const ClassMaps& maps) {
   TakeClassMaps(maps);
   MutexLock lock(job_->state_mu);
-  job_->state->digest = exact::FirstDigest(job::StatesDigest(job_->spec()));
+  job_->state->digest = job_->FirstDigest();
 }
 
 uint64_t Trainer::applied() const { return job_->state->step; }

@@ -10,9 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/exact/digest.h"
 #include "common/exact/record.h"
 #include "common/graph/update/optimizer.h"
 #include "common/ids.h"
+#include "common/job/resolve.h"
 #include "common/mutex.h"
 #include "ringmaster/v1/job.pb.h"
 #include "worker/backend/backend.h"
@@ -59,6 +61,7 @@ struct TrainingJob {
   std::unique_ptr<CorePool> cores;     // declared after what its cores use
   PulseBoard pulse;
   PlannedMemory planned;
+  std::optional<exact::BlockSum> given;  // P of S(0) as a script gave it
   bool lacks_init = false;  // what the job begins with is not here: it cannot start at step 0
 
   std::optional<Evaluation> newest_validation;
@@ -85,6 +88,10 @@ struct TrainingJob {
   [[nodiscard]] bool exact_sums() const { return spec().reduction() != v1::REDUCTION_FLOAT32; }
   [[nodiscard]] exact::Record EmptyRecord() const {
     return exact::Record(layout->step_record(spec().shards()));
+  }
+  // digest(0).
+  [[nodiscard]] Sha256Digest FirstDigest() const {
+    return exact::FirstDigest(job::StatesDigest(spec()), given);
   }
   // S(0), as it was drawn, with what the job begins with, where it is here.
   Status TakeInit();

@@ -173,6 +173,9 @@ TEST_CASE("Digest: is the SHA-256 that the header names") {
   BlockSum sum;
   sum.Add(1, 2, std::vector<int64_t>{-5});
   const BlockSum state = BlockSum::OfHalves(7, 8);
+  const std::string given = "\x07" + std::string(7, '\0') + "\x08" + std::string(7, '\0');
+  REQUIRE(FirstDigest(result, state) ==
+          Sha256Of("ringmaster digest 0" + std::string(result.begin(), result.end()) + given));
   DigestLink link{.before = first, .maps = {}, .sums = sum};
   link.maps.fill(0x55);
   std::string text(first.begin(), first.end());
