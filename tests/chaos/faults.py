@@ -3,12 +3,15 @@
 inject() does it and plans its end with the storm's `later` and `when`; it returns the name of the
 worker that it hit ("" for the coordinator), or None where it cannot be done now.
 """
+import contextlib
+import os
 import signal
 
 import grpc
 
 import proxy
-import training
+import training  # noqa: I001  first: it finds tests/integration
+import scripts
 
 
 class Fault:
@@ -313,6 +316,34 @@ class SessionSilent(Silent):
     kind, session, loses, breaks = "session_silent_2s", True, True, False
 
 
+class KillChild(Fault):
+    """A process that computes for a member: it costs the shard in hand alone, and no generation."""
+    kind, weight = "kill_child", 6
+
+    @staticmethod
+    def pids(worker):
+        return scripts.computing_for(worker)
+
+    def inject(self, storm):
+        slot = storm.victim(spare=0)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ends by itself just now
+            pids = sorted(self.pids(slot.process.popen.pid)) if slot else []
+            if pids:
+                os.kill(storm.random.choice(pids), signal.SIGKILL)
+                return slot.name
+        return None
+
+
+class KillZygote(KillChild):
+    """What they are forks of, and they with it."""
+    kind, weight = "kill_zygote", 2
+
+    @staticmethod
+    def pids(worker):
+        return scripts.zygotes_of(worker)
+
+
 ALL = (Kill, KillTwo, KillAll, PauseShort, Pause2, Pause30, Terminate, Drain, KillCoordinator,
        PauseCoordinator, Add, Delay, Reset, Corrupt, Silent, OneWay, SessionReset, SessionSilent)
 MIXED = (*ALL, KillClass)  # of a job that mixes classes
+SCRIPT = (*ALL, KillChild, KillZygote)  # of a job of a script

@@ -29,6 +29,10 @@ MIXED_LIMIT = 900.0  # seconds for them
 MIXED_STEPS = 300
 MIXED_PACE_MS = 400  # that a step takes until they are over
 
+# Of a job of a script, whose steps are short:
+SCRIPT_STEPS = 500
+SCRIPT_PACE_MS = 150
+
 
 class Clerk:
     """Submits jobs that no cluster here is large enough for, and cancels them; remembers what was acknowledged. Asks
@@ -240,15 +244,18 @@ class Runner:
         self._keep = keep
         self._references = training.References()
 
-    def run(self, number, seconds=60.0, kinds=None, steps=None, mix=None):
-        """One storm; returns its line of the ledger. `mix`: over workers of two numerics classes, of a job with this
+    def run(self, number, seconds=60.0, kinds=None, steps=None, mix=None, script=False):
+        """One storm; returns its line of the ledger. `script`: of a job of a PyTorch script. `mix`: over workers of two numerics classes, of a job with this
         workers.mix; 40 faults, however long they take. What a class that is lost makes of a job with fallback is
         only known afterwards, by one like it."""
         rng = random.Random(f"{self._seed}/{number}")
-        spec = training.mixed(steps or MIXED_STEPS, mix) if mix else training.alexnet(steps or STEPS)
+        spec, how = training.alexnet(steps or STEPS), {}
+        if mix:
+            spec, how = training.mixed(steps or MIXED_STEPS, mix), {"others": training.OTHERS, "pace_ms": MIXED_PACE_MS}
+        if script:
+            spec, how = training.scripted(steps or SCRIPT_STEPS), {"pace_ms": SCRIPT_PACE_MS}
         expected = self._references.sha256(spec) if mix != "fallback" else None
         workers = training.MIXED if mix else training.WORKERS
-        how = {"others": training.OTHERS, "pace_ms": MIXED_PACE_MS} if mix else {}
         proxied = [name for name in workers if rng.random() < 0.5]
         line = {"seed": self._seed, "storm": number, "result": "failed", "sha256": None}
         began = time.monotonic()
@@ -261,7 +268,7 @@ class Runner:
             if mix:
                 storm.blow_all(MIXED_FAULTS, kinds or faults.MIXED)
             else:
-                storm.blow(seconds, kinds or faults.ALL)
+                storm.blow(seconds, kinds or (faults.SCRIPT if script else faults.ALL))
             if mix == "fallback":
                 storm.lose_class()
             train.hurry()
@@ -310,10 +317,11 @@ def main():
     parser.add_argument("--steps", type=int, help=f"of the job, default {STEPS}, with --mix {MIXED_STEPS}: fewer where "
                         "several storms share a machine, so that a job lasts about a minute")
     parser.add_argument("--only", help="kinds of faults, separated by commas: "
-                        + ", ".join(kind.kind for kind in faults.MIXED))
+                        + ", ".join(kind.kind for kind in dict.fromkeys((*faults.MIXED, *faults.SCRIPT))))
     parser.add_argument("--tls", action="store_true", help="between daemons with certificates, off loopback")
     parser.add_argument("--mix", choices=("fixed", "fallback"), help="three workers of two numerics classes and a job "
                         f"that has everything, under {MIXED_FAULTS} faults; fallback: one like it is compared")
+    parser.add_argument("--script", action="store_true", help="a job of a PyTorch script; its children are killed, too")
     parser.add_argument("--ledger", type=pathlib.Path, help="append every fault and storm to this file")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the logs of storms that fail; default: a new one")
     parser.add_argument("--summary", type=pathlib.Path, metavar="FILE", help="only print what a ledger says")
@@ -326,7 +334,8 @@ def main():
     kinds = None
     if options.only:
         wanted = options.only.split(",")
-        kinds = [kind for kind in (faults.MIXED if options.mix else faults.ALL) if kind.kind in wanted]
+        known = faults.MIXED if options.mix else faults.SCRIPT if options.script else faults.ALL
+        kinds = [kind for kind in known if kind.kind in wanted]
         unknown = set(wanted) - {kind.kind for kind in kinds}
         if unknown:
             parser.error(f"no such fault: {', '.join(sorted(unknown))}")
@@ -341,7 +350,7 @@ def main():
     for number in range(storms):
         if time.monotonic() >= end:
             break
-        line = runner.run(number, kinds=kinds, steps=options.steps, mix=options.mix)
+        line = runner.run(number, kinds=kinds, steps=options.steps, mix=options.mix, script=options.script)
         print(f"storm {number}: {line['result']}, {line['faults']} faults, {line['regroups']} regroups, "
               f"{line['rewinds']} rewinds, {line['seconds']:.0f} s", flush=True)
         if line["result"] != "ok":

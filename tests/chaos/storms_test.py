@@ -1,4 +1,5 @@
-"""Storms: a short one, three of a minute each, and two over workers of two numerics classes."""
+"""Storms: a short one, three of a minute each, one over a PyTorch script, and two over workers of two numerics classes."""
+import importlib.util
 import pathlib
 import tempfile
 import unittest
@@ -34,6 +35,11 @@ class StormsTest(unittest.TestCase):
 
     def test_three_storms(self):
         self.run_storms(3, 10)
+
+    def test_a_storm_over_a_script(self):
+        if importlib.util.find_spec("torch") is None:
+            raise unittest.SkipTest("SKIP: scripts need python3-torch")
+        self.run_storms(1, 10, script=True)
 
     def test_a_storm_over_two_classes(self):
         [line] = self.run_storms(1, storm.MIXED_FAULTS - 1, mix="fixed")

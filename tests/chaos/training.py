@@ -13,6 +13,7 @@ import cluster  # noqa: E402
 import mixed_classes_test  # noqa: E402
 import observer  # noqa: E402
 import proxy  # noqa: E402
+import scripts  # noqa: E402
 from observer import UNREACHABLE  # noqa: E402, F401
 
 WORKERS = ("a", "b", "c", "d")
@@ -31,6 +32,13 @@ def alexnet(steps, **changes):
 
 def make_data(running):
     running.make_data(train=320, test=64)
+    (running.folder / "train.py").write_text(scripts.script())
+
+
+def scripted(steps):
+    """A PyTorch script with batch normalization, dropout, clipping and a schedule; eight shards."""
+    return {"name": "chaos", "script": "train.py", "steps": steps, "workers": {"min": 1, "max": 8},
+            "checkpoint": {"every_steps": 10, "keep": 3}}
 
 
 # Where a job mixes classes: its workers, those of them that are of the other class, and how either class is started.

@@ -64,6 +64,20 @@ def line_of(text, what):
     return number
 
 
+def zygotes_of(worker):
+    """Pids of what the children of a worker, a pid, are forks of."""
+    return [pid for pid in cluster.children_of(worker) if "ringmaster.zygote" in cluster.arguments_of(pid)]
+
+
+def computing_for(worker):
+    """Pids of the children that compute for a worker, a pid."""
+    found = []
+    for zygote in zygotes_of(worker):
+        with contextlib.suppress(FileNotFoundError):
+            found += [pid for pid in cluster.children_of(zygote) if cluster.arguments_of(pid)]
+    return found
+
+
 class ScriptCase(exactness.ExactnessCase):
     _expected = {}  # steps -> SHA-256 of the checkpoint's manifest
 
@@ -134,17 +148,10 @@ class ScriptCase(exactness.ExactnessCase):
     # ---- processes ------------------------------------------------------------------------------
 
     def zygotes(self, worker):
-        """Pids of what a worker's children are forks of."""
-        return [pid for pid in cluster.children_of(self.cluster.workers[worker].popen.pid)
-                if "ringmaster.zygote" in cluster.arguments_of(pid)]
+        return zygotes_of(self.cluster.workers[worker].popen.pid)
 
     def children(self, worker):
-        """Pids of the children that compute for a worker."""
-        found = []
-        for zygote in self.zygotes(worker):
-            with contextlib.suppress(FileNotFoundError):
-                found += [pid for pid in cluster.children_of(zygote) if cluster.arguments_of(pid)]
-        return found
+        return computing_for(self.cluster.workers[worker].popen.pid)
 
     def wait_children(self, worker, number=1):
         return cluster.wait_until(lambda: len(self.children(worker)) == number and self.children(worker),
