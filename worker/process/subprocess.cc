@@ -61,6 +61,8 @@ std::string DescribeExit(int status) {
   return fmt::format("ended with exit code {}", WEXITSTATUS(status));
 }
 
+bool WasKilled(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
+
 bool PipeLines::Read(int file) {
   std::array<char, 16 * 1024> bytes = {};
   ssize_t got = 0;
@@ -126,6 +128,7 @@ Subprocess::~Subprocess() {
 bool Subprocess::AwaitEnd() {
   const auto ended = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_; };
   if (changed_.WaitUntil(mu_, steady_clock::now() + options_.end_limit, ended)) return true;
+  by_us_ = true;
   if (id_ > 0) kill(id_, SIGKILL);
   return changed_.WaitUntil(mu_, steady_clock::now() + options_.end_limit, ended);
 }
@@ -138,6 +141,11 @@ pid_t Subprocess::id() const {
 bool Subprocess::ended() const {
   MutexLock lock(mu_);
   return ended_;
+}
+
+bool Subprocess::killed() {
+  MutexLock lock(mu_);
+  return AwaitEnd() && killed_ && !by_us_ && reason_.ok();
 }
 
 bool Subprocess::doomed() const {
@@ -267,7 +275,9 @@ void Subprocess::TakeLine(const std::string& line) {
 void Subprocess::Reap() {
   MutexLock lock(mu_);  // so that nobody kills an id that is free again
   int status = 0;
-  exit_ = waitpid(id_, &status, WNOHANG) > 0 ? DescribeExit(status) : "ended, unseen";
+  const bool seen = waitpid(id_, &status, WNOHANG) > 0;
+  exit_ = seen ? DescribeExit(status) : "ended, unseen";
+  killed_ = seen && WasKilled(status);
   ended_ = true;
   changed_.NotifyAll();
 }

@@ -55,6 +55,7 @@ class PipeLines {
 
 // What became of a process, by its wait status: was killed by signal 6 (Aborted).
 [[nodiscard]] std::string DescribeExit(int status);
+[[nodiscard]] bool WasKilled(int status);  // by SIGKILL
 
 // What this process has, as SubprocessOptions::environment.
 [[nodiscard]] std::vector<std::string> OwnEnvironment();
@@ -82,6 +83,9 @@ class Subprocess {
   // said last. It is expected to end: what does not within the limit is killed, and UNAVAILABLE
   // says that this did not help.
   [[nodiscard]] Status Fate();
+  // Likewise, whether SIGKILL ended it that is not ours: somebody's, or the kernel's without
+  // memory.
+  [[nodiscard]] bool killed();
 
  private:
   Subprocess(SubprocessOptions options, OwnedFile control, OwnedFile given_up)
@@ -111,6 +115,8 @@ class Subprocess {
   std::optional<Status> started_ ABSL_GUARDED_BY(mu_);
   pid_t id_ ABSL_GUARDED_BY(mu_) = -1;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  bool by_us_ ABSL_GUARDED_BY(mu_) = false;            // it did not end by itself
+  bool killed_ ABSL_GUARDED_BY(mu_) = false;           // by SIGKILL
   Status reason_ ABSL_GUARDED_BY(mu_);                 // of Kill
   std::string exit_ ABSL_GUARDED_BY(mu_);              // killed by signal 6 (Aborted)
   std::deque<std::string> last_ ABSL_GUARDED_BY(mu_);  // lines of stderr

@@ -46,8 +46,9 @@ void Child::Kill() {
 StatusOr<Packet> Child::Next(Deadline deadline) {
   StatusOr<Packet> packet = Receive(lane_.get(), deadline);
   if (absl::IsUnavailable(packet.status())) {
-    return Error(absl::StatusCode::kUnavailable, "{} {}", process_.called,
-                 process_.fate ? process_.fate() : "is gone: it ended, or was killed");
+    const Fate fate = process_.fate ? process_.fate() : Fate{"is gone: it ended, or was killed"};
+    killed_ = fate.killed;
+    return Error(absl::StatusCode::kUnavailable, "{} {}", process_.called, fate.words);
   }
   if (!packet.ok()) return Annotate(packet.status(), process_.called);
   if (packet->kind != PacketKind::kRaised) return packet;

@@ -25,12 +25,17 @@ struct Attached {
   OwnedFile initial = OwnedFile();  // float32, dense, in the order of the tensors
 };
 
+// How a child ended.
+struct Fate {
+  std::string words;    // was killed by signal 9 (...)
+  bool killed = false;  // by SIGKILL, which says nothing of its script
+};
+
 // The process of a child, where it is one that may be ended.
 struct ChildProcess {
   std::string called;              // in messages: core0 (process 4711)
   OwnedFile handle = OwnedFile();  // a pidfd; none: it is not ours to end
-  std::function<std::string()>
-      fate;  // how it ended, once its lane has: was killed by signal 9 (...)
+  std::function<Fate()> fate;      // once its lane has ended
 };
 
 class Child {
@@ -56,6 +61,7 @@ class Child {
     return {reinterpret_cast<const float*>(slot_.data() + offset), elements};
   }
   [[nodiscard]] const std::string& called() const { return process_.called; }
+  [[nodiscard]] bool killed() const { return killed_; }  // known once something was UNAVAILABLE
   // What is waited for here ends soon with UNAVAILABLE, and so does the child. Any thread.
   void Interrupt();
   // Of one that does not answer: its stacks go to its log, and it ends.
@@ -68,6 +74,7 @@ class Child {
 
   const OwnedFile lane_;
   const ChildProcess process_;
+  bool killed_ = false;
   SharedMemory slot_;
 };
 

@@ -123,7 +123,8 @@ StatusOr<std::unique_ptr<Executable>> ScriptCore::Bind(const graph::Program& pro
   }
   auto& own = static_cast<ScriptWeights&>(weights);
   bytes_ = own.layout().bytes();  // the slot
-  RING_RETURN_IF_ERROR(EnsureChild(own));
+  const Status ready = EnsureChild(own);
+  if (!ready.ok() && !absl::IsUnavailable(ready)) return ready;  // of one that died: Run has another
   return std::make_unique<ScriptExecutable>(this, &own);
 }
 

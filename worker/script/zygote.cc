@@ -27,6 +27,7 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds kForkTime{60};  // for a fork of a process that is up
 constexpr std::chrono::seconds kFateTime{3};   // after which a child whose lane ended has ended
 constexpr size_t kMostFates = 1'000;           // that are kept
+constexpr uint32_t kMostKills = 5;             // of one that is not up yet
 constexpr uint32_t kLinesASecond = 200;        // of one child
 constexpr int kLookAgain = 60'000;             // ms
 
@@ -140,6 +141,7 @@ StatusOr<std::shared_ptr<Subprocess>> Zygote::StartProcess(const std::stop_token
   if (absl::IsUnavailable(up.status())) {
     const Status fate = process->Fate();
     if (absl::IsCancelled(fate)) return fate;
+    if (process->killed()) return fate;
     return FailedPrecondition("{} cannot run scripts: {}", options_.python, Message(fate));
   }
   if (absl::IsDeadlineExceeded(up.status())) {
@@ -165,7 +167,12 @@ StatusOr<std::shared_ptr<Subprocess>> Zygote::EnsureProcess(const std::stop_toke
     spdlog::warn("{}; it is started again", Message(process_->Fate()));
     process_ = nullptr;
   }
-  RING_ASSIGN_OR_RETURN(process_, StartProcess(stop));
+  StatusOr<std::shared_ptr<Subprocess>> started = StartProcess(stop);
+  for (uint32_t kills = 1; absl::IsUnavailable(started.status()) && kills < kMostKills; ++kills) {
+    spdlog::warn("{}; it is started again", Message(started.status()));
+    started = StartProcess(stop);
+  }
+  RING_ASSIGN_OR_RETURN(process_, std::move(started));
   MutexLock lock(mu_);
   followed_ = Followed{process_};
   forked_.reset();
@@ -174,7 +181,7 @@ StatusOr<std::shared_ptr<Subprocess>> Zygote::EnsureProcess(const std::stop_toke
 }
 
 StatusOr<std::unique_ptr<Child>> Zygote::Fork(uint32_t core, Deadline deadline,
-                                              const std::stop_token& stop) {
+                                              const std::stop_token& stop, bool* killed) {
   std::array<int, 2> ends = {}, pipe_ends = {};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return Error(absl::StatusCode::kResourceExhausted, "cannot make a socket: {}",
@@ -201,27 +208,38 @@ StatusOr<std::unique_ptr<Child>> Zygote::Fork(uint32_t core, Deadline deadline,
   const Deadline limit = std::min(deadline, steady_clock::now() + kForkTime);
   const Status sent = Send(process->control(), PacketKind::kFork,
                            {reinterpret_cast<const char*>(&call), sizeof(call)}, files, limit);
-  if (absl::IsUnavailable(sent)) return process->Fate();
-  RING_RETURN_IF_ERROR(Annotate(sent, "the script's interpreter"));
-  MutexLock lock(mu_);
-  const auto answered = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return forked_.has_value() || followed_->over;
-  };
-  if (!changed_.WaitUntil(mu_, limit, answered)) {
-    return Error(absl::StatusCode::kUnavailable,
-                 "the script's interpreter did not fork a child for core {} within {}", core,
-                 ExactDuration(kForkTime));
+  if (absl::IsUnavailable(sent)) {
+    *killed = process->killed();
+    return process->Fate();
   }
-  if (!forked_ || forked_->core != core) {
+  RING_RETURN_IF_ERROR(Annotate(sent, "the script's interpreter"));
+  std::optional<Forked> forked;
+  {
+    MutexLock lock(mu_);
+    const auto answered = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      return forked_.has_value() || followed_->over;
+    };
+    if (!changed_.WaitUntil(mu_, limit, answered)) {
+      return Error(absl::StatusCode::kUnavailable,
+                   "the script's interpreter did not fork a child for core {} within {}", core,
+                   ExactDuration(kForkTime));
+    }
+    forked = forked_;
+  }
+  if (!forked || forked->core != core) {
+    *killed = process->killed();
     return Error(absl::StatusCode::kUnavailable,
                  "the script's interpreter ended while it forked a child for core {}", core);
   }
-  const pid_t id = forked_->id;
+  const pid_t id = forked->id;
   if (id < 0) {
     return Error(absl::StatusCode::kResourceExhausted, "cannot fork a child for core {}: {}", core,
                  std::strerror(-id));
   }
-  fresh_.push_back(std::make_unique<Output>(core, std::move(printed), &options_));
+  {
+    MutexLock lock(mu_);
+    fresh_.push_back(std::make_unique<Output>(core, std::move(printed), &options_));
+  }
   Wake();
   return std::make_unique<Child>(
       std::move(ours),
@@ -232,11 +250,22 @@ StatusOr<std::unique_ptr<Child>> Zygote::Fork(uint32_t core, Deadline deadline,
 
 StatusOr<StartedChild> Zygote::Start(const v1::ScriptHello& hello, Deadline deadline,
                                      const std::stop_token& stop) {
+  for (uint32_t kills = 1;; ++kills) {
+    bool killed = false;
+    StatusOr<StartedChild> started = StartOnce(hello, deadline, stop, &killed);
+    if (!killed || kills == kMostKills || stop.stop_requested()) return started;
+    spdlog::warn("{}; another one is started", Message(started.status()));
+  }
+}
+
+StatusOr<StartedChild> Zygote::StartOnce(const v1::ScriptHello& hello, Deadline deadline,
+                                         const std::stop_token& stop, bool* killed) {
   if (stop.stop_requested()) return JobEnds();
   StartedChild started;
-  RING_ASSIGN_OR_RETURN(started.child, Fork(hello.core(), deadline, stop));
+  RING_ASSIGN_OR_RETURN(started.child, Fork(hello.core(), deadline, stop, killed));
   const std::stop_callback end(stop, [&] { started.child->Interrupt(); });
   StatusOr<Attached> attached = started.child->Attach(hello, deadline);
+  *killed = !attached.ok() && started.child->killed();
   if (stop.stop_requested()) return JobEnds();
   if (absl::IsDeadlineExceeded(attached.status())) {
     started.child->Kill();
@@ -250,18 +279,21 @@ StatusOr<StartedChild> Zygote::Start(const v1::ScriptHello& hello, Deadline dead
   return started;
 }
 
-std::string Zygote::FateOf(pid_t id) {
+Fate Zygote::FateOf(pid_t id) {
   MutexLock lock(mu_);
   const auto known = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return ended_.contains(id) || followed_->over;
   };
   changed_.WaitUntil(mu_, steady_clock::now() + kFateTime, known);
   const auto at = ended_.find(id);
-  if (at == ended_.end()) return followed_->over ? kGone : "has closed its lane";
+  if (at == ended_.end()) {
+    return followed_->over ? Fate{kGone, true} : Fate{"has closed its lane"};
+  }
   const int status = at->second;
   ended_.erase(at);
-  const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-  return DescribeExit(status) + (killed ? ": by somebody, or because memory ran out" : "");
+  const bool killed = WasKilled(status);
+  return {DescribeExit(status) + (killed ? ": by somebody, or because memory ran out" : ""),
+          killed};
 }
 
 bool Zygote::Hear(const Subprocess& process) {

@@ -1,6 +1,8 @@
 // Children of a script: one process that has imported what takes long, forks of it, what they
 // print, and how they ended (docs/core_protocol.md). A zygote that died, and its children with it,
-// is started again for the next child. Owned by the job of the script, thread-safe: cores share it.
+// is started again for the next child; so are, some times, one that is killed before it is up and a
+// child that is killed before it attaches. Owned by the job of the script, thread-safe: cores share
+// it.
 #pragma once
 
 #include <absl/base/thread_annotations.h>
@@ -69,10 +71,14 @@ class Zygote final : public ChildSource {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(fork_mu_);
   [[nodiscard]] StatusOr<std::shared_ptr<Subprocess>> StartProcess(
       const std::stop_token& stop) const;
+  // `killed`: the process was, before it could.
   [[nodiscard]] StatusOr<std::unique_ptr<Child>> Fork(uint32_t core, Deadline deadline,
-                                                      const std::stop_token& stop);
+                                                      const std::stop_token& stop, bool* killed);
+  // `killed`: the child was, or what it is to be a fork of.
+  [[nodiscard]] StatusOr<StartedChild> StartOnce(const v1::ScriptHello& hello, Deadline deadline,
+                                                 const std::stop_token& stop, bool* killed);
   // How a child ended, once its lane has.
-  [[nodiscard]] std::string FateOf(pid_t id);
+  [[nodiscard]] Fate FateOf(pid_t id);
 
   void Loop();
   // Everything that a process says; false: it says no more.

@@ -1,6 +1,9 @@
 // A zygote of tests, run as an interpreter: fake_zygote -m ringmaster.zygote HOW. HOW is what goes
 // wrong: "" nothing, "no torch", "dies at once" (the zygote); of a child: "prints" so many lines,
-// "dies", "exits", "hangs"; "deserts" (the zygote ends when it is to fork).
+// "dies", "exits", "hangs"; "deserts" (the zygote ends when it is to fork). "killed early", "killed
+// in fork", "child killed", twice each, and "always killed early": it counts in a file beside its
+// script.
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +35,14 @@ void Say(PacketKind kind, const T& words) {
   (void)Send(kControl, kind, {reinterpret_cast<const char*>(&words), sizeof(words)}, {}, Soon());
 }
 
+// SIGKILL, the first `times` that this is called of such a script.
+void BeKilled(const std::string& script, int times = 2) {
+  const OwnedFile count(open((script + ".killed").c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600));
+  if (lseek(count.get(), 0, SEEK_END) == times) return;
+  (void)!write(count.get(), "x", 1);
+  raise(SIGKILL);
+}
+
 [[noreturn]] void BeChild(const std::string& how, Packet packet) {
   dup2(packet.files[1].get(), STDOUT_FILENO);
   dup2(packet.files[1].get(), STDERR_FILENO);
@@ -52,8 +63,11 @@ void Say(PacketKind kind, const T& words) {
   _exit(0);
 }
 
-int Serve(const std::string& how) {
+int Serve(const std::string& script) {
+  const std::string how = std::filesystem::path(script).stem().string();
   v1::ScriptInterpreter said;
+  if (how == "killed early") BeKilled(script);
+  if (how == "always killed early") BeKilled(script, 1'000);
   if (how == "dies at once") return 5;
   if (how == "no torch") said.set_error("fake cannot import torch: apt install python3-torch");
   if (!SendJson(kControl, PacketKind::kUp, said, {}, Soon()).ok()) return 1;
@@ -63,9 +77,11 @@ int Serve(const std::string& how) {
         Receive(kControl, std::chrono::steady_clock::now() + std::chrono::milliseconds(10));
     if (packet.ok() && packet->kind == PacketKind::kFork) {
       if (how == "deserts") return 6;
+      if (how == "killed in fork") BeKilled(script);
       uint32_t core = 0;
       std::memcpy(&core, packet->body.data(), sizeof(core));
       const pid_t id = fork();
+      if (id == 0 && how == "child killed") BeKilled(script);
       if (id == 0) BeChild(how, *std::move(packet));
       children[id] = core;
       Say(PacketKind::kForked, Forked{core, id});
@@ -85,6 +101,4 @@ int Serve(const std::string& how) {
 }  // namespace
 }  // namespace ringmaster::script
 
-int main(int argc, char** argv) {
-  return ringmaster::script::Serve(argc > 3 ? std::filesystem::path(argv[3]).stem().string() : "");
-}
+int main(int argc, char** argv) { return ringmaster::script::Serve(argc > 3 ? argv[3] : ""); }

@@ -2,10 +2,12 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "common/mutex.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/worker/script/fake_child.h"
 #include "worker/script/zygote.h"
 
@@ -163,6 +165,25 @@ TEST_CASE("Zygote: children that do not come to attach, and why") {
   CHECK(absl::IsDeadlineExceeded(hung));
   CHECK_THAT(Message(hung), Contains("did not come to ringmaster.torch.attach in time"));
   CHECK(nursery.Await("train.py:12") == "0: train.py:12 in loop");
+}
+
+TEST_CASE("Zygote: what is killed before it is up is started again, five times at most") {
+  const TemporaryFolder folder;
+  Nursery nursery;
+  const std::string early = folder / "killed early";
+  const auto zygote = nursery.Create(early);
+  CHECK(Message(zygote.status()) == "");
+  for (const char* const how : {"killed in fork", "child killed"}) {
+    const auto started = nursery.Create(folder / how);
+    REQUIRE(Message(started.status()) == "");
+    const auto child = (*started)->Start(HelloOf(0), Soon(), {});
+    CHECK(Message(child.status()) == "");
+    CHECK(std::filesystem::file_size(folder / (std::string(how) + ".killed")) == 2);
+  }
+  const Status always = nursery.Create(folder / "always killed early").status();
+  CHECK(absl::IsUnavailable(always));
+  CHECK_THAT(Message(always), Contains("was killed by signal 9"));
+  CHECK(std::filesystem::file_size(folder / "always killed early.killed") == 5);
 }
 
 TEST_CASE("Zygote: an interpreter that cannot run scripts is refused, with its reason") {
