@@ -89,12 +89,14 @@ Status Child::LayOut(const v1::ScriptLayout& layout, const SharedMemory& state, 
 }
 
 StatusOr<ShardDone> Child::Compute(const ShardCall& call, size_t metrics, size_t groups,
-                                   size_t tensors, Deadline deadline) {
+                                   size_t tensors, Deadline deadline,
+                                   const std::function<void(uint32_t)>& complete) {
   const Status sent = Send(lane_.get(), PacketKind::kShard, ToBody(call), {}, deadline);
   // One that raised between two shards has said so.
   if (!sent.ok() && !absl::IsUnavailable(sent)) return Annotate(sent, process_.called);
   std::vector<bool> there(tensors);
   size_t count = 0;
+  uint32_t next = 0;  // that is not complete
   while (true) {
     RING_ASSIGN_OR_RETURN(const Packet packet, Next(deadline));
     if (packet.kind == PacketKind::kBucket) {
@@ -109,6 +111,7 @@ StatusOr<ShardDone> Child::Compute(const ShardCall& call, size_t metrics, size_t
         there[tensor] = true;
         ++count;
       }
+      for (; next < tensors && there[next]; ++next) complete(next);
       continue;
     }
     if (packet.kind != PacketKind::kDone) {

@@ -53,10 +53,12 @@ class Child {
   [[nodiscard]] Status LayOut(const v1::ScriptLayout& layout, const SharedMemory& state,
                               Deadline deadline);
   [[nodiscard]] bool laid_out() const { return slot_.bytes() > 0; }
-  // Every tensor's gradient is in the slot then. UNAVAILABLE: it died, or does not answer in time:
-  // another one may compute the shard. Else as Attach.
+  // Every tensor's gradient is in the slot then. `complete` is called for each tensor, 0, 1, ...,
+  // as soon as its own and all before it are there, while the child goes on. UNAVAILABLE: it died,
+  // or does not answer in time: another one may compute the shard. Else as Attach.
   [[nodiscard]] StatusOr<ShardDone> Compute(const ShardCall& call, size_t metrics, size_t groups,
-                                            size_t tensors, Deadline deadline);
+                                            size_t tensors, Deadline deadline,
+                                            const std::function<void(uint32_t tensor)>& complete);
   [[nodiscard]] std::span<const float> slot(size_t offset, size_t elements) const {
     return {reinterpret_cast<const float*>(slot_.data() + offset), elements};
   }

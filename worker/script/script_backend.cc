@@ -6,12 +6,14 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include <spdlog/spdlog.h>
 
 #include "common/amount.h"
 #include "common/check.h"
+#include "common/crc32c.h"
 #include "common/exact/block_layout.h"
 #include "common/sha256.h"
 #include "worker/backend/core_thread.h"
@@ -74,6 +76,35 @@ class ScriptWeights final : public Weights {
   bool followed_ = false;
 };
 
+// What of a shard its sink has: tensors as they came from a child, or, where that one died, from
+// the next one. What it has it does not take again, and both must have given the same bits.
+class TakenTensors {
+ public:
+  explicit TakenTensors(const GradientSink* sink) : sink_(sink) {}
+
+  void Take(uint32_t tensor, std::span<const float> gradient) {
+    const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(gradient.data()),
+                                         gradient.size_bytes());
+    const uint32_t sum = ExtendCrc32c(0, bytes);
+    if (tensor < sums_.size()) {
+      if (sums_[tensor] != sum && !differs_) differs_ = tensor;
+      return;
+    }
+    sums_.push_back(sum);
+    sink_->take(tensor, gradient);
+  }
+  [[nodiscard]] bool any() const { return !sums_.empty(); }
+  [[nodiscard]] std::optional<uint32_t> differs() const { return differs_; }
+
+ private:
+  const GradientSink* const sink_;
+  std::vector<uint32_t> sums_;  // CRC-32C, by tensor
+  std::optional<uint32_t> differs_;
+};
+
+// CANCELLED says that nothing was taken.
+Status EndsInShard() { return absl::AbortedError("the run ends in the middle of a shard"); }
+
 // A core's child, and another one where it died.
 class ScriptCore final : public Core {
  public:
@@ -91,7 +122,8 @@ class ScriptCore final : public Core {
   [[nodiscard]] Status EnsureChild(const ScriptWeights& weights);
   // Likewise in the middle of a run, which tells its sink.
   [[nodiscard]] Status EnsureChildAgain(const ScriptWeights& weights, const GradientSink& sink);
-  [[nodiscard]] StatusOr<ShardDone> Compute(const ScriptWeights& weights, const ShardCall& call);
+  [[nodiscard]] StatusOr<ShardDone> Compute(const ScriptWeights& weights, const ShardCall& call,
+                                            TakenTensors* taken);
   [[nodiscard]] Status CheckSame(const v1::ScriptFacts& facts, const std::string& process) const;
 
   const ScriptOptions& options_;
@@ -172,12 +204,16 @@ Status ScriptCore::EnsureChildAgain(const ScriptWeights& weights, const Gradient
   return ready;
 }
 
-StatusOr<ShardDone> ScriptCore::Compute(const ScriptWeights& weights, const ShardCall& call) {
+StatusOr<ShardDone> ScriptCore::Compute(const ScriptWeights& weights, const ShardCall& call,
+                                        TakenTensors* taken) {
   const std::stop_callback end(core_.stop, [child = child_.get()] { child->Interrupt(); });
-  StatusOr<ShardDone> done =
-      child_->Compute(call, static_cast<size_t>(options_.facts.metrics_size()),
-                      static_cast<size_t>(options_.facts.groups_size()), weights.elements().size(),
-                      steady_clock::now() + options_.shard_limit);
+  StatusOr<ShardDone> done = child_->Compute(
+      call, static_cast<size_t>(options_.facts.metrics_size()),
+      static_cast<size_t>(options_.facts.groups_size()), weights.elements().size(),
+      steady_clock::now() + options_.shard_limit, [&](uint32_t tensor) {
+        taken->Take(tensor, child_->slot(weights.layout().offsets(static_cast<int>(tensor)),
+                                         weights.elements()[tensor]));
+      });
   if (!absl::IsDeadlineExceeded(done.status())) return done;
   child_->Kill();
   return Error(
@@ -197,17 +233,18 @@ Status ScriptCore::Run(const ScriptWeights& weights, const ShardInput& input,
                           .shards = input.shards,
                           .seed_scale = input.loss_seed,
                           .samples = input.samples};
+  TakenTensors taken(&sink);
   StatusOr<ShardDone> done = Internal("no child was asked");
   for (uint32_t deaths = 0; !done.ok();) {
     const Status ready = EnsureChildAgain(weights, sink);
     if (ready.ok()) {
-      done = Compute(weights, call);
+      done = Compute(weights, call, &taken);
     } else {
-      done = ready;
+      done = absl::IsCancelled(ready) && taken.any() ? EndsInShard() : ready;
     }
     if (done.ok()) break;
     child_ = nullptr;
-    if (core_.stop.stop_requested()) return JobEnds();
+    if (core_.stop.stop_requested()) return taken.any() ? EndsInShard() : JobEnds();
     const bool died = absl::IsUnavailable(done.status()) || absl::IsDeadlineExceeded(done.status());
     if (!died) return done.status();
     spdlog::warn("{}; step {}, shard {} is computed again", Message(done.status()), input.step,
@@ -216,9 +253,12 @@ Status ScriptCore::Run(const ScriptWeights& weights, const ShardInput& input,
       return Annotate(done.status(), fmt::format("{} children died of one shard", kMostDeaths));
     }
   }
-  for (uint32_t i = 0; i < weights.elements().size(); ++i) {
-    sink.take(i,
-              child_->slot(weights.layout().offsets(static_cast<int>(i)), weights.elements()[i]));
+  if (taken.differs()) {
+    return Error(absl::StatusCode::kDataLoss,
+                 "step {}, shard {}: a child died in the middle of it, and the gradient of {} is "
+                 "another one where it was computed again",
+                 input.step, input.shard,
+                 options_.facts.tensors(static_cast<int>(*taken.differs())).name());
   }
   output->scalars = {done->loss};
   output->scalars.insert(output->scalars.end(), done->metrics.begin(), done->metrics.end());

@@ -40,6 +40,8 @@ struct FakeChildHooks {
     return false;
   };
   std::function<void(v1::ScriptFacts*, int number)> on_facts = [](v1::ScriptFacts*, int) {};
+  // Behind the first of two buckets; true: the child ends there.
+  std::function<bool(const FakeShard&)> between = [](const FakeShard&) { return false; };
 };
 
 inline v1::ScriptFacts FakeFacts() {
@@ -97,14 +99,15 @@ inline bool ServeShard(int socket, const v1::ScriptLayout& layout, const std::by
     loss += rows * weights[i] * weights[i] / 2;
   }
   *reinterpret_cast<float*>(slot + layout.offsets(1)) = rows * rows * shard.scale;
-  const std::array<uint32_t, 2> tensors = {0, 1};
-  const std::string bucket(reinterpret_cast<const char*>(tensors.data()), sizeof(tensors));
+  const std::array<std::string, 2> buckets = {std::string(4, '\0'), std::string("\1\0\0\0", 4)};
+  const bool begun = Send(socket, PacketKind::kBucket, buckets[0], {}, Soon()).ok();
+  if (!begun || hooks.between(shard)) return false;
   std::string done(packet->body.data(), 8);
   const std::array<uint32_t, 3> numbers = {shard.shard, 1, 1};
   done.append(reinterpret_cast<const char*>(numbers.data()), sizeof(numbers));
   const std::array<double, 3> values = {loss, rows, 0.125};
   done.append(reinterpret_cast<const char*>(values.data()), sizeof(values));
-  return Send(socket, PacketKind::kBucket, bucket, {}, Soon()).ok() &&
+  return Send(socket, PacketKind::kBucket, buckets[1], {}, Soon()).ok() &&
          Send(socket, PacketKind::kDone, done, {}, Soon()).ok();
 }
 

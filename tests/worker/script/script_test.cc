@@ -140,6 +140,34 @@ TEST_CASE("Script: a child that dies costs its shard, and changes no byte") {
   CHECK(job.children.started == 6);
 }
 
+TEST_CASE("Script: a tensor of a child that died is taken once, and checked") {
+  ScriptCase calm;
+  const auto expected = calm.Run(2).digest;
+  for (const bool same : {true, false}) {
+    std::atomic<bool> died = false;
+    FakeChildHooks hooks;
+    hooks.between = [&](const FakeShard& shard) {
+      return shard.step == 2 && shard.shard == 1 && !died.exchange(true);
+    };
+    hooks.on_shard = [&](FakeShard* shard) {
+      if (shard->step == 2 && shard->shard == 1 && died && !same) shard->target += 1;
+    };
+    ScriptCase job(std::move(hooks));
+    const RunResult result = job.Run(2);
+    CHECK(died);
+    CHECK(job.children.started == 3);
+    if (same) {
+      CHECK(result.end == RunEnd::kFinished);
+      CHECK(result.digest == expected);
+      continue;
+    }
+    CHECK(result.end == RunEnd::kFailed);
+    CHECK(result.applied == 2);
+    CHECK_THAT(result.reason, Catch::Contains("shard 1: a child died in the middle of it, and the "
+                                              "gradient of net.weight is another one"));
+  }
+}
+
 TEST_CASE("Script: a shard of which every child dies ends the run") {
   FakeChildHooks hooks;
   hooks.instead = [](int, const FakeShard& shard) { return shard.step == 2 && shard.shard == 1; };

@@ -90,7 +90,7 @@ TEST_CASE("Zygote: children of several cores attach, compute, and one that is ki
     CHECK(child->attached.facts.tensors_size() == 2);
     CHECK_THAT(child->child->called(), Catch::StartsWith("core" + std::to_string(core)));
     REQUIRE(Message(child->child->LayOut(layout, state, Soon())) == "");
-    const auto done = child->child->Compute(call, 1, 1, 2, Soon());
+    const auto done = child->child->Compute(call, 1, 1, 2, Soon(), [](uint32_t) {});
     REQUIRE(Message(done.status()) == "");
     CHECK(done->metrics == std::vector<double>{2});
     children.push_back(*std::move(child));
@@ -98,11 +98,11 @@ TEST_CASE("Zygote: children of several cores attach, compute, and one that is ki
   CHECK(ProcessOf(*children[0].child) != ProcessOf(*children[1].child));
 
   kill(ProcessOf(*children[0].child), SIGKILL);
-  const Status died = children[0].child->Compute(call, 1, 1, 2, Soon()).status();
+  const Status died = children[0].child->Compute(call, 1, 1, 2, Soon(), [](uint32_t) {}).status();
   CHECK(absl::IsUnavailable(died));
   CHECK_THAT(Message(died), Contains("was killed by signal 9 (Killed)") &&
                                 Contains("by somebody, or because memory ran out"));
-  CHECK(children[1].child->Compute(call, 1, 1, 2, Soon()).ok());
+  CHECK(children[1].child->Compute(call, 1, 1, 2, Soon(), [](uint32_t) {}).ok());
 }
 
 TEST_CASE("Zygote: one that is killed is started again, and its children are gone with it") {
@@ -122,7 +122,8 @@ TEST_CASE("Zygote: one that is killed is started again, and its children are gon
   }();
   kill(parent, SIGKILL);
   kill(id, SIGKILL);  // as its leash would
-  const Status lost = first->child->Compute({.samples = {}}, 1, 1, 2, Soon()).status();
+  const Status lost =
+      first->child->Compute({.samples = {}}, 1, 1, 2, Soon(), [](uint32_t) {}).status();
   CHECK(absl::IsUnavailable(lost));
   const auto second = (*zygote)->Start(HelloOf(0), Soon(), {});
   REQUIRE(Message(second.status()) == "");
