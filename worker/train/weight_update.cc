@@ -152,22 +152,30 @@ class Pass {
     SettleUnits();
   }
 
-  // Everything before an update with norms: the gradients are in job->reduced.
-  void TakeAll() {
-    TakePieces([this](const Piece& piece, PieceSums* result) {
+  // When what the step reads is hashed: with its gradients, or with the update, which comes to it
+  // anyway.
+  enum class Reads : uint8_t { kFirst, kWithUpdate };
+
+  // Everything before an update with norms: the gradients are in job->reduced. `look(strip)` is
+  // called for each block whose gradient is there, on its core.
+  template <typename Look>
+  void TakeAll(Reads reads, Look look) {
+    TakePieces([&](const Piece& piece, PieceSums* result) {
       ForStrips(piece, [&](const Piece& strip) {
         TakeStrip(strip, job_.reduced.span().data() + strip.offset(), result);
-        Hash(strip, &result->read);
+        if (reads == Reads::kFirst) Hash(strip, &result->read);
+        look(strip);
       });
     });
     SettleUnits();
   }
 
   // The update itself, behind TakeAll.
-  void UpdateWith(const std::vector<graph::NormFactors>& factors) {
+  void UpdateWith(const std::vector<graph::NormFactors>& factors, Reads reads) {
     ForEach([&](const Piece& piece, PieceSums* result) {
       const graph::TensorStep step = StepOf(piece, factors[piece.tensor]);
       ForStrips(piece, [&](const Piece& strip) {
+        if (reads == Reads::kWithUpdate) Hash(strip, &result->read);
         Update(strip, step, Gradients(strip), result);
         Follow(piece, strip);
       });
@@ -324,10 +332,12 @@ class NormedUpdate {
         squares_(pass->layout().tensors().size()),
         factors_(squares_.size()) {}
 
-  // Behind Pass::TakeAll.
   void Run() {
     const graph::Adapts adapts = optimizer_.adapts();
-    if (optimizer_.clips_norms() || adapts == graph::Adapts::kByGradient) SumGradients();
+    // What is prepared by step are slots: they are hashed before.
+    const auto reads =
+        adapts == graph::Adapts::kByStep ? Pass::Reads::kFirst : Pass::Reads::kWithUpdate;
+    TakeGradients(reads, optimizer_.clips_norms() || adapts == graph::Adapts::kByGradient);
     if (adapts != graph::Adapts::kNot) SumWeights();
     factors_ = optimizer_.FactorsOf(squares_);
     if (adapts == graph::Adapts::kByStep) {
@@ -337,7 +347,7 @@ class NormedUpdate {
       SumSteps();
       factors_ = optimizer_.FactorsOf(squares_);
     }
-    pass_.UpdateWith(factors_);
+    pass_.UpdateWith(factors_, reads);
   }
 
  private:
@@ -347,13 +357,14 @@ class NormedUpdate {
     return pass_.StepOf(piece, factors_[piece.tensor]);
   }
 
-  void SumGradients() {
+  void TakeGradients(Pass::Reads reads, bool squares) {
     const graph::Around around = optimizer_.step(1, 0).around;  // the limit is everywhere one
-    Sum(&graph::TensorSquares::gradient, [this, around](const Piece&) -> Squares {
-      return [this, around](const Piece& block) {
-        return graph::SquaresOf(pass_.Gradients(block), around);
-      };
+    static_assert(kStripBlocks == 1);
+    pass_.TakeAll(reads, [&](const Piece& block) {
+      if (!squares) return;
+      blocks_[block.first_block] = graph::SquaresOf(pass_.Gradients(block), around);
     });
+    if (squares) AddBlocks(&graph::TensorSquares::gradient);
   }
   void SumWeights() {
     Sum(&graph::TensorSquares::weight, [this](const Piece&) -> Squares {
@@ -377,6 +388,9 @@ class NormedUpdate {
         blocks_[block.first_block] = squares(block);
       }
     });
+    AddBlocks(member);
+  }
+  void AddBlocks(double graph::TensorSquares::*member) {
     for (const exact::TensorRange& range : pass_.layout().tensors()) {
       squares_[range.tensor].*member =
           PairwiseSum(range.first_block, range.block_count, [&](size_t b) { return blocks_[b]; });
@@ -396,7 +410,6 @@ PassSums UpdateWeights(TrainingJob* job, SumSource source) {
   job->weights->BeginUpdate();
   Pass pass(job, source);
   if (job->optimizer->needs_norms()) {
-    pass.TakeAll();
     NormedUpdate(job, &pass).Run();
   } else {
     pass.UpdateAlone();
