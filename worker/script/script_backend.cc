@@ -156,7 +156,8 @@ StatusOr<std::unique_ptr<Executable>> ScriptCore::Bind(const graph::Program& pro
   auto& own = static_cast<ScriptWeights&>(weights);
   bytes_ = own.layout().bytes();  // the slot
   const Status ready = EnsureChild(own);
-  if (!ready.ok() && !absl::IsUnavailable(ready)) return ready;  // of one that died: Run has another
+  if (!ready.ok() && !absl::IsUnavailable(ready))
+    return ready;  // of one that died: Run has another
   return std::make_unique<ScriptExecutable>(this, &own);
 }
 

@@ -117,6 +117,7 @@ TEST_CASE("Script job: it begins with the weights that init names, by its module
   for (const char* name : {"backbone.weight", "bn.running_mean", "bn.num_batches_tracked"}) {
     v1::SourceTensor& tensor = *source.add_tensors();
     tensor.set_name(name);
+    tensor.set_type("F32");
     tensor.add_shape(3);
   }
   const auto resolved = [&](const std::vector<std::string>& overrides) {
