@@ -262,7 +262,7 @@ std::string Supply::HeldFor(const Needs& needs) const {
 void Supply::Hold(const std::string& job, const Needs& needs) {
   ++holders_;
   for (const auto& [name, most] : needs.classes) {
-    const auto is_of = [&](const Pool& pool) { return pool.class_name() == name; };
+    const auto is_of = [&its = name](const Pool& pool) { return pool.class_name() == its; };
     if (std::ranges::any_of(Usable(needs), is_of)) continue;
     std::set<std::string> interpreters;  // nobody is there whom it could use
     if (!needs.interpreter.empty()) interpreters.insert(needs.interpreter);

@@ -87,7 +87,7 @@ Fault Run::OnInspected(Member& from, const v1::Inspected& said, Now now, Actions
   }
   if (spec_.has_script()) {
     if (!said.has_script()) {
-      const Fault fault = Violation(from, "said nothing of the job's script");
+      Fault fault = Violation(from, "said nothing of the job's script");
       if (!started_) return fault;
       RefuseJoiner(from.name(), fault.reason, now);
       return {};
