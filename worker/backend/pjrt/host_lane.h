@@ -1,6 +1,7 @@
 // One connection of the daemon to a plugin's process: programs bound on it, the memory that it
-// shares with a core of the daemon, and the thread that serves its requests one after the other.
-// Owned by Host. Whatever comes that is no proper request ends the process.
+// shares with a core of the daemon, the weights on the devices that it shares with other lanes, and
+// the thread that serves its requests one after the other. Owned by Host. Whatever comes that is no
+// proper request ends the process.
 #pragma once
 
 #include <absl/base/thread_annotations.h>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/files.h"
@@ -18,7 +20,6 @@
 #include "worker/backend/pjrt/host_message.h"
 #include "worker/backend/pjrt/plugin.h"
 #include "worker/backend/pjrt/protocol.h"
-#include "worker/backend/pjrt/resident_weights.h"
 #include "worker/process/shared_memory.h"
 
 namespace ringmaster::pjrt {
@@ -29,6 +30,40 @@ namespace ringmaster::pjrt {
 [[noreturn]] void EndMalformed(const Status& status);
 // An error on its way to the daemon; compilers have long ones.
 [[nodiscard]] ErrorReply ToReply(const Status& error);
+
+// The weights of one job on the devices: copied to each of them once after they changed, by the
+// first run there that needs them, and shared by all programs that are bound with them.
+// Thread-safe. It never changes the memory that it reads; the daemon does, while nothing runs.
+class ResidentWeights {
+ public:
+  // By tensor of the table; null where it is of another group.
+  using Buffers = std::vector<DeviceBuffer>;
+
+  // `plugin` must outlive it; the table has been checked against the memory.
+  ResidentWeights(const Plugin& plugin, WeightsTable table, SharedMemory memory)
+      : plugin_(plugin), table_(std::move(table)), memory_(std::move(memory)) {}
+
+  [[nodiscard]] const WeightsTable& table() const { return table_; }
+  // A group on a device, of this version: copied there unless it is already.
+  [[nodiscard]] StatusOr<std::shared_ptr<const Buffers>> On(size_t device, WeightGroup group,
+                                                            uint64_t version);
+
+ private:
+  struct Copy {
+    Mutex mu;  // held while it is copied
+    uint64_t version ABSL_GUARDED_BY(mu) = 0;
+    std::shared_ptr<const Buffers> buffers ABSL_GUARDED_BY(mu);
+  };
+
+  [[nodiscard]] Copy& Find(size_t device, WeightGroup group);
+  [[nodiscard]] StatusOr<std::shared_ptr<const Buffers>> Upload(size_t device, WeightGroup group);
+
+  const Plugin& plugin_;
+  const WeightsTable table_;
+  const SharedMemory memory_;
+  Mutex mu_;
+  std::map<std::pair<size_t, WeightGroup>, Copy> copies_ ABSL_GUARDED_BY(mu_);  // nodes stay
+};
 
 // Weights of the daemon that some lane has bound, by their id. Thread-safe.
 class WeightsRegistry {

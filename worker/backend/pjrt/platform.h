@@ -7,7 +7,7 @@
 
 namespace ringmaster::pjrt {
 
-// A row is there where compile_options.cc knows what makes such a compiler's bits repeatable.
+// A row is there where compiler.cc knows what makes such a compiler's bits repeatable.
 struct Platform {
   const char* name;
   // Whether several processes of a host may have devices of it at a time.

@@ -16,7 +16,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/backend/pjrt/host_children.h"
 #include "tests/worker/backend/pjrt/small_step.h"
-#include "worker/backend/pjrt/compile_options.h"
+#include "worker/backend/pjrt/compiler.h"
 #include "worker/backend/pjrt/host_message.h"
 #include "worker/backend/pjrt/protocol.h"
 #include "worker/process/shared_memory.h"
