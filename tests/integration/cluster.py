@@ -305,7 +305,7 @@ class Cluster:
         status = self.wait(self.submit(spec), timeout)
         if status["state"] != "SUCCEEDED":
             raise AssertionError(f"job ended {status['state']}: {status['reason']}")
-        evaluated = "script" in spec or "test" in status["metrics"]
+        evaluated = (isinstance(spec, dict) and "script" in spec) or "test" in status["metrics"]
         complete = (status["step"] == status["total_steps"] and status["epoch"] > 0 and evaluated and status["checkpoint"]["step"] == status["step"])
         if not complete:
             raise AssertionError(f"a succeeded job has an incomplete status: {status}")

@@ -138,8 +138,10 @@ Status MakeState(const Backend* backend, TrainingJob* job) {
   Initialize(spec, job->state.get(), [backend](uint32_t parameter, std::span<float> values) {
     return backend->Given(parameter, values);
   });
-  if (job->layout->rate_groups() > 0) job->given = job->state->written.total();
-  job->state->digest = job->FirstDigest();
+  if (job->layout->rate_groups() > 0) {
+    job->given = job->state->written.total();
+    job->state->digest = job->FirstDigest();
+  }
   job->gradients = std::make_unique<GradientSum>(&blocks, &job->state->units, spec.reduction(),
                                                  spec.shards(), job->options.bucket_elements);
   if (spec.reduction() == v1::REDUCTION_FLOAT32) {
