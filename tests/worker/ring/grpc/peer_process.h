@@ -67,9 +67,10 @@ class PeerProcess {
     int port = 0;
     return from_ != nullptr && fscanf(from_, "%d", &port) == 1 ? port : 0;
   }
-  // worker-0's port: it joins generation 1.1, and floods, or adds up buckets of so many blocks.
-  void WritePort(int port, size_t blocks = 0) {
-    (void)fprintf(to_, "%d %zu\n", port, blocks);
+  // worker-0's port: it joins generation 1.1, and then does "flood", "sum" of buckets of so many
+  // blocks, or "idle", as ring_peer.cc says.
+  void WritePort(int port, const char* does = "flood", size_t blocks = 0) {
+    (void)fprintf(to_, "%d %s %zu\n", port, does, blocks);
     (void)fflush(to_);
   }
   void Kill() {

@@ -1,10 +1,11 @@
 // A member of a ring of two in a process of its own, for tests that kill or stop it. Prints its
-// port, reads "PORT BLOCKS\n" from stdin, joins generation 1.1 as worker-1 of worker-0 at that port
-// with a watch that accuses nobody, and then, until it is killed or its link ends, sends frames of
-// 1 MiB, or, where BLOCKS is not 0, adds up buckets of so many blocks, to which it contributes
-// zeros.
+// port, reads "PORT DOES BLOCKS\n" from stdin, joins generation 1.1 as worker-1 of worker-0 at that
+// port with a watch that accuses nobody, and then, by DOES: "flood" sends frames of 1 MiB, "sum"
+// adds up buckets of BLOCKS blocks, to which it contributes zeros, each until it is killed or its
+// link ends; "idle" neither sends nor takes until stdin ends.
 #include <chrono>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 #include "worker/ring/all_reduce.h"
@@ -34,8 +35,10 @@ int main() {
   std::printf("%d\n", static_cast<int>((*port)->port()));
   std::fflush(stdout);
   int successor = 0;
+  std::string does(6, '\0');
   size_t blocks = 0;
-  if (std::scanf("%d %zu", &successor, &blocks) != 2) return 2;
+  if (std::scanf("%d %5s %zu", &successor, does.data(), &blocks) != 3) return 2;
+  does.resize(does.find('\0'));
   LinkOptions options;
   options.job_id = "job-1";
   options.generation = {1, 1};
@@ -59,8 +62,13 @@ int main() {
   const auto limit = std::chrono::seconds(30);
   auto link = (*port)->Connect(options, std::chrono::steady_clock::now() + limit);
   if (!link.ok()) return 3;
-  if (blocks > 0) {
+  if (does == "sum") {
     AddUp(link->get(), blocks);
+    return 0;
+  }
+  if (does == "idle") {
+    while (std::getchar() != EOF) {
+    }
     return 0;
   }
   const Payload payload(std::vector<uint8_t>(1 << 20, 1));

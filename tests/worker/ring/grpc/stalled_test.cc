@@ -61,20 +61,20 @@ struct BesidePeer {
   std::unique_ptr<RingPort> port;
   std::unique_ptr<Link> link;
 
-  // With as many blocks as a bucket of the peer's has; 0: it floods, and takes nothing.
-  explicit BesidePeer(size_t blocks) {
+  // What the peer does (ring_peer.cc), and how many blocks a bucket of its "sum" has.
+  explicit BesidePeer(const char* does, size_t blocks = 0) {
     const int peer_port = peer.ReadPort();
     auto listening = RingPort::Create({"127.0.0.1", 0});
     if (peer_port == 0 || !listening.ok()) return;
     port = *std::move(listening);
-    peer.WritePort(port->port(), blocks);
+    peer.WritePort(port->port(), does, blocks);
     auto connected = port->Connect(OptionsBeside(peer_port), Clock::now() + seconds(20));
     if (connected.ok()) link = *std::move(connected);
   }
 };
 
 TEST_CASE("GrpcLink: a successor that takes nothing makes a sender hold what may be unsent") {
-  BesidePeer beside(0);
+  BesidePeer beside("idle");
   REQUIRE(beside.link != nullptr);
   const int64_t before = Held();
   std::atomic<uint64_t> sent = 0;
@@ -93,14 +93,13 @@ TEST_CASE("GrpcLink: a successor that takes nothing makes a sender hold what may
   sender.join();
   CHECK(status.code() == absl::StatusCode::kCancelled);
   REQUIRE(most >= 0);
-  // What the predecessor sends meanwhile lies in the window: nobody receives.
-  CHECK(most - before <= 2 * 8 * kMiB + kWindowFrames * kMiB + kAlways);
+  CHECK(most - before <= 2 * 8 * kMiB);
   INFO("sent " << sent);
   CHECK(sent < 400);  // the rest is the peer's window, its lookahead and the sockets
 }
 
 TEST_CASE("GrpcLink: a predecessor that floods fills the window, and no more") {
-  BesidePeer beside(0);
+  BesidePeer beside("flood");
   REQUIRE(beside.link != nullptr);
   const int64_t before = Held();
   // Frames that were taken make room for as many.
@@ -116,7 +115,7 @@ TEST_CASE("GrpcLink: a predecessor that floods fills the window, and no more") {
 TEST_CASE("AllReduce: a member that stands still makes its neighbour hold less than two buckets") {
   constexpr size_t kBlocks = 16'384;  // 32 MiB of integers
   constexpr int64_t kBucketBytes = kBlocks * exact::kBlockElements * sizeof(int64_t);
-  BesidePeer beside(kBlocks);
+  BesidePeer beside("sum", kBlocks);
   REQUIRE(beside.link != nullptr);
   const std::vector<exact::Block> blocks(kBlocks, {0, 0, exact::kBlockElements});
   std::vector<int64_t> own(kBlocks * exact::kBlockElements), totals(own.size());
