@@ -30,6 +30,8 @@ class Arena {
     AskForHugePages(bytes);
     if (start == ArenaStart::kZero) std::fill_n(data_.get(), size, T{});
   }
+  // Memory of somebody else, who outlives it, as it is.
+  explicit Arena(std::span<T> memory) : data_(memory.data(), {false}), size_(memory.size()) {}
 
   std::span<T> span() { return {data_.get(), size_}; }
   std::span<const T> span() const { return {data_.get(), size_}; }
@@ -47,7 +49,10 @@ class Arena {
   }
 
   struct Free {
-    void operator()(T* data) const { std::free(data); }
+    bool owned = true;
+    void operator()(T* data) const {
+      if (owned) std::free(data);
+    }
   };
   std::unique_ptr<T[], Free> data_;
   size_t size_ = 0;

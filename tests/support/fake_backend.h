@@ -38,6 +38,11 @@ struct FakeHooks {
   std::function<bool(uint32_t weights)> has_state = [](uint32_t weights) {
     return std::popcount(weights) % 2 == 1;
   };
+  // Whether the n-th weights, without a state, have the parameters where the master arena lies, as
+  // a script's have; by default half of those.
+  std::function<bool(uint32_t weights)> has_master = [](uint32_t weights) {
+    return weights % 3 == 0;
+  };
   // Whether the n-th job (from 0) gets pixels and makes the images itself; by default half of them,
   // with a state or without.
   std::function<bool(uint32_t job)> augments = [](uint32_t job) {
@@ -69,11 +74,18 @@ class FakeWeights : public Weights {
  public:
   FakeWeights() = default;
   explicit FakeWeights(const FakeHooks* hooks) : hooks_(hooks) {}  // with a state
+  explicit FakeWeights(size_t master) : master_(master) {}         // that lie in the master arena
+
+  std::span<float> master() override { return master_.span(); }
 
   Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
                  std::span<const float> moving_means,
                  std::span<const float> moving_variances) override {
-    SetParameters(layout, parameters);
+    if (parameters.data() == master_.span().data()) {
+      PointInto(parameters, layout);
+    } else {
+      SetParameters(layout, parameters);
+    }
     return SetStatistics(moving_means, moving_variances);
   }
 
@@ -100,7 +112,7 @@ class FakeWeights : public Weights {
   }
   [[nodiscard]] FakeDeviceState* state() const { return state_; }
 
-  [[nodiscard]] const std::vector<float>& tensor(uint32_t number) const { return tensors_[number]; }
+  [[nodiscard]] std::span<const float> tensor(uint32_t number) const { return tensors_[number]; }
   [[nodiscard]] uint64_t moving() const { return moving_; }
 
   // SplitMix64's finalizer (Steele, Lea, Flood, OOPSLA 2014).
@@ -117,10 +129,13 @@ class FakeWeights : public Weights {
 
  private:
   void SetParameters(const exact::BlockLayout& layout, std::span<const float> parameters) {
+    copy_.assign(parameters.begin(), parameters.end());
+    PointInto(copy_, layout);
+  }
+  void PointInto(std::span<const float> all, const exact::BlockLayout& layout) {
     tensors_.resize(layout.tensors().size());
     for (const exact::TensorRange& range : layout.tensors()) {
-      const auto values = parameters.subspan(range.offset(), range.elements);
-      tensors_[range.tensor].assign(values.begin(), values.end());
+      tensors_[range.tensor] = all.subspan(range.offset(), range.elements);
     }
   }
   Status SetStatistics(std::span<const float> means, std::span<const float> variances) {
@@ -132,7 +147,9 @@ class FakeWeights : public Weights {
 
   const FakeHooks* const hooks_ = nullptr;
   FakeDeviceState* state_ = nullptr;
-  std::vector<std::vector<float>> tensors_;
+  Arena<float> master_;
+  std::vector<float> copy_;  // of what lies elsewhere
+  std::vector<std::span<const float>> tensors_;
   uint64_t moving_ = 0;
 };
 
@@ -218,7 +235,7 @@ class FakeExecutable : public Executable {
   // Pulls weights to zero and adds noise of magnitudes that differ from block to block.
   void YieldGradient(const ShardInput& input, uint64_t hash, uint32_t tensor,
                      const GradientSink& sink) {
-    const std::vector<float>& weights = weights_->tensor(tensor);
+    const std::span<const float> weights = weights_->tensor(tensor);
     if (gradients_.size() <= tensor) gradients_.resize(tensor + 1);
     if (gradients_[tensor].size() == 0) gradients_[tensor] = Arena<float>(weights.size());
     const std::span<float> gradient = gradients_[tensor].span();
@@ -287,9 +304,16 @@ class FakeBackend : public Backend {
     if (hooks_.before_stage) RING_RETURN_IF_ERROR(hooks_.before_stage(options));
     return std::make_unique<FakeInputStage>(options);
   }
-  StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program&) override {
-    return hooks_.has_state(weights_made_++) ? std::make_unique<FakeWeights>(&hooks_)
-                                             : std::make_unique<FakeWeights>();
+  StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& program) override {
+    const uint32_t number = weights_made_++;
+    if (hooks_.has_state(number)) return std::make_unique<FakeWeights>(&hooks_);
+    if (!hooks_.has_master(number)) return std::make_unique<FakeWeights>();
+    size_t blocks = 0;
+    for (const graph::Parameter& parameter : program.parameters) {
+      const auto elements = static_cast<size_t>(graph::Elements(parameter.shape));
+      blocks += (elements + exact::kBlockElements - 1) / exact::kBlockElements;
+    }
+    return std::make_unique<FakeWeights>(blocks * exact::kBlockElements);
   }
   StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) override {
     if (hooks_.on_core) RING_RETURN_IF_ERROR(hooks_.on_core(options));

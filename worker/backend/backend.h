@@ -148,6 +148,9 @@ struct UpdatedRange {
 class Weights {
  public:
   virtual ~Weights() = default;
+  // Where the master arena has to lie, as executables that train read it; zeros at first. Empty:
+  // anywhere.
+  [[nodiscard]] virtual std::span<float> master() { return {}; }
   // From the master arena; `layout` has one tensor for each parameter in canonical numbering.
   // `moving_means` and `moving_variances`: all normalizations' channels, canonical order.
   // `parameters` must stay valid and unchanged while executables run, until the next Refresh: a

@@ -26,7 +26,8 @@ constexpr milliseconds kUsualSilence{500};  // of a coordinator, to which the li
 WatchLimits LimitsFor(milliseconds silence) {
   WatchLimits limits;
   if (silence <= kUsualSilence) return limits;
-  for (milliseconds* const limit : {&limits.silence, &limits.widest_silence, &limits.connect}) {
+  for (milliseconds* const limit :
+       {&limits.interval, &limits.silence, &limits.widest_silence, &limits.connect}) {
     *limit = *limit * silence.count() / kUsualSilence.count();
   }
   return limits;

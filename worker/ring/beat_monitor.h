@@ -55,7 +55,8 @@ struct WatchLimits {
 };
 
 // Those of a coordinator whose own limit is `silence`: the defaults belong to its default, 500 ms,
-// and a longer one makes the limits of silence longer in proportion; 0 and shorter ones do not.
+// and a longer one makes beats rarer and the limits of silence longer, in proportion; 0 and shorter
+// ones do not.
 [[nodiscard]] WatchLimits LimitsFor(std::chrono::milliseconds silence);
 
 // What a Beat says about its sender's step thread.

@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 #include <utility>
 
 #include <spdlog/spdlog.h>
 
 #include "common/amount.h"
-#include "common/check.h"
 #include "common/crc32c.h"
 #include "common/exact/block_layout.h"
 #include "common/sha256.h"
@@ -27,7 +25,7 @@ using std::chrono::steady_clock;
 
 constexpr uint32_t kMostDeaths = 5;  // of children that one shard may cost
 
-// The parameters of S(k) in memory that children map: as they lie in the master arena.
+// The parameters of S(k) in memory that children map: it is the master arena.
 class ScriptWeights final : public Weights {
  public:
   static StatusOr<std::unique_ptr<ScriptWeights>> Create(const graph::Program& program) {
@@ -49,21 +47,15 @@ class ScriptWeights final : public Weights {
     return weights;
   }
 
-  Status Refresh(const exact::BlockLayout& /*layout*/, std::span<const float> parameters,
+  // No child computes while an update runs.
+  std::span<float> master() override {
+    return {reinterpret_cast<float*>(memory_.data()), memory_.bytes() / sizeof(float)};
+  }
+  // Children evaluate nothing: no average is shown to them.
+  Status Refresh(const exact::BlockLayout& /*layout*/, std::span<const float> /*parameters*/,
                  std::span<const float> /*means*/, std::span<const float> /*variances*/) override {
-    RING_CHECK(parameters.size_bytes() == memory_.bytes(), "the arena of the same program");
-    if (std::exchange(followed_, false)) return absl::OkStatus();
-    std::memcpy(memory_.data(), parameters.data(), parameters.size_bytes());
     return absl::OkStatus();
   }
-  // No child computes while an update runs.
-  void Follow(uint32_t parameter, const float* values, const UpdatedRange& range) override {
-    auto* const own =
-        reinterpret_cast<float*>(memory_.data() + layout_.offsets(static_cast<int>(parameter)));
-    std::memcpy(own + range.from, values + range.from, (range.to - range.from) * sizeof(float));
-  }
-  void EndUpdate() override { followed_ = true; }
-  [[nodiscard]] uint64_t HostBytes() const override { return memory_.bytes(); }
 
   [[nodiscard]] const v1::ScriptLayout& layout() const { return layout_; }
   [[nodiscard]] const std::vector<uint64_t>& elements() const { return elements_; }
@@ -73,7 +65,6 @@ class ScriptWeights final : public Weights {
   v1::ScriptLayout layout_;
   std::vector<uint64_t> elements_;  // of each tensor
   SharedMemory memory_;
-  bool followed_ = false;
 };
 
 // What of a shard its sink has: tensors as they came from a child, or, where that one died, from

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "common/check.h"
 #include "common/exact/digest.h"
 #include "common/graph/update/initialize.h"
 #include "common/graph/update/optimizer.h"
@@ -93,15 +94,17 @@ std::string StateLayout::NameOf(uint32_t tensor) const {
 }
 
 State::State(std::shared_ptr<const StateLayout> state_layout, int precision_bits,
-             std::vector<Watched> watches, Predicted predicts)
+             std::vector<Watched> watches, Predicted predicts, std::span<float> master)
     : layout(std::move(state_layout)),
-      parameters(layout->blocks().arena_elements()),
+      parameters(master.empty() ? Arena<float>(layout->blocks().arena_elements())
+                                : Arena<float>(master)),
       frozen(layout->frozen().arena_elements()),
       moving_means(layout->channels()),
       moving_variances(layout->channels()),
       units(&layout->blocks(), precision_bits),
       watched(std::move(watches)),
       predicted(predicts) {
+  RING_CHECK(parameters.size() == layout->blocks().arena_elements(), "the arena of this layout");
   for (size_t i = 0; i < layout->slot_names().size(); ++i) {
     slots.emplace_back(layout->blocks().arena_elements());
   }

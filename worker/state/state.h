@@ -177,9 +177,10 @@ struct Predicted {
 [[nodiscard]] Predicted PredictedOf(const v1::ResultSpec& spec);
 
 struct State {
-  // All zero, step 0; Initialize makes it S(0).
+  // All zero, step 0; Initialize makes it S(0). `master`: where the parameters lie, zeros of the
+  // layout's size that outlive it; empty: anywhere.
   State(std::shared_ptr<const StateLayout> state_layout, int precision_bits,
-        std::vector<Watched> watches = {}, Predicted predicts = {});
+        std::vector<Watched> watches = {}, Predicted predicts = {}, std::span<float> master = {});
 
   std::shared_ptr<const StateLayout> layout;
   Arena<float> parameters;

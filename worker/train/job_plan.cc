@@ -98,11 +98,6 @@ WorkerMemory MemoryOf(const v1::ResultSpec& result, const ProgramSet& programs,
                    {"statistics and exponents", rest},
                    {exact_sums ? "integer sums" : "float32 sums",
                     2 * elements * (exact_sums ? sizeof(int64_t) : sizeof(float))}};
-  // Whoever reads this has checked the job's optimizer.
-  const auto optimizer = graph::MakeOptimizer(graph::UpdateOptionsOf(result));
-  if (optimizer.ok() && (*optimizer)->needs_norms()) {
-    memory.always.push_back({"reduced gradients", parameters});
-  }
   memory.always.push_back({"compute copies of weights", use.weights});
   if (use.exchanged > 0) {
     memory.always.push_back({"columns and gradients on their way", use.exchanged});

@@ -29,6 +29,10 @@ Status Swap(State* fresh, TrainingJob* job) {
     MutexLock lock(job->state_mu);
     RING_RETURN_IF_ERROR(job->BringToHost());
     std::swap(*job->state, *fresh);
+    if (!job->weights->master().empty()) {  // the values move, and not the arena
+      std::swap(job->state->parameters, fresh->parameters);
+      std::ranges::swap_ranges(job->state->parameters.span(), fresh->parameters.span());
+    }
     ++job->states_replaced;
   }
   return job->RefreshWeights();

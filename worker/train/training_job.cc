@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/amount.h"
+#include "common/check.h"
 #include "common/job/resolve.h"
 #include "common/log.h"
 #include "worker/backend/failure.h"
@@ -133,8 +134,9 @@ Status MakeDeviceCopy(TrainingJob* job) {
 Status MakeState(const Backend* backend, TrainingJob* job) {
   const v1::ResultSpec& spec = job->spec();
   const exact::BlockLayout& blocks = job->layout->blocks();
-  job->state = std::make_unique<State>(job->layout, static_cast<int>(spec.precision_bits()),
-                                       NothingWatched(spec), PredictedOf(spec));
+  job->state =
+      std::make_unique<State>(job->layout, static_cast<int>(spec.precision_bits()),
+                              NothingWatched(spec), PredictedOf(spec), job->weights->master());
   Initialize(spec, job->state.get(), [backend](uint32_t parameter, std::span<float> values) {
     return backend->Given(parameter, values);
   });
@@ -149,7 +151,6 @@ Status MakeState(const Backend* backend, TrainingJob* job) {
   } else {
     job->totals.integers = exact::BlockSums(blocks.block_count());
   }
-  if (job->optimizer->needs_norms()) job->reduced = Arena<float>(blocks.arena_elements());
   RING_RETURN_IF_ERROR(MakeDeviceCopy(job));
   return job->RefreshWeights();
 }
@@ -190,6 +191,9 @@ Status TrainingJob::RefreshUpdated() {
 }
 
 Status TrainingJob::Refresh() {
+  const std::span<const float> master = weights->master();
+  RING_CHECK(master.empty() || master.data() == state->parameters.span().data(),
+             "the parameters lie where executables read them");
   if (device == nullptr) {
     RING_RETURN_IF_ERROR(weights->Refresh(state->layout->blocks(), state->parameters.span(),
                                           state->moving_means.span(),

@@ -54,7 +54,6 @@ struct TrainingJob {
   std::unique_ptr<GradientSum> gradients;
   StepWork step_work;  // whose gradients they are
   Totals totals;
-  Arena<float> reduced;  // g, arena layout; only for updates with norms
   std::unique_ptr<Weights> weights;
   std::unique_ptr<DeviceCopy> device;  // of `state`, where the backend keeps one; else nullptr
   std::unique_ptr<InputStage> stage;   // of the loader's pixels, where the backend has one

@@ -72,23 +72,23 @@ std::vector<Piece> CutPieces(const exact::BlockLayout& layout, const Weights& we
   return pieces;
 }
 
-// Where the sums of the step are: the one place that reads them.
+// Where the sums of the step are, and their units, which the update replaces: the one place that
+// reads them.
 class StepSums {
  public:
   StepSums(const TrainingJob& job, SumSource source)
-      : integers_(source == SumSource::kOwn ? job.gradients->integers() : job.totals.integers) {
+      : integers_(source == SumSource::kOwn ? job.gradients->integers() : job.totals.integers),
+        exponents_(job.state->units.exponents().begin(), job.state->units.exponents().end()),
+        precision_bits_(job.state->units.precision_bits()) {
     const exact::Bucket all{0, job.layout->blocks().block_count()};
     floats_ = source == SumSource::kOwn ? job.gradients->floats(all) : job.totals.floats.span();
   }
 
-  // Hashes the sums of block b, and makes `gradient` of them, where it is not nullptr. Of float32
-  // sums the bits stand for integers.
-  void Take(const exact::Block& block, size_t b, int unit_exponent, float* gradient,
-            exact::BlockSum* sum) const {
+  // The hash of block b's. Of float32 sums the bits stand for integers.
+  void Hash(const exact::Block& block, size_t b, exact::BlockSum* sum) const {
     if (!floats_.empty()) {
-      const auto floats = floats_.subspan(b * kBlockElements, block.count);
-      exact::AddWords(block.tensor, block.index, floats.data(), block.count, sum);
-      if (gradient != nullptr) std::ranges::copy(floats, gradient);
+      const float* const floats = floats_.data() + b * kBlockElements;
+      exact::AddWords(block.tensor, block.index, floats, block.count, sum);
       return;
     }
     if (const int32_t* const narrow = integers_.narrow(b); narrow != nullptr) {
@@ -98,12 +98,22 @@ class StepSums {
       integers_.Read(b, std::span(wide).first(block.count));
       sum->Add(block.tensor, block.index, std::span<const int64_t>(wide.data(), block.count));
     }
-    if (gradient != nullptr) integers_.Dequantize(b, unit_exponent, {gradient, block.count});
+  }
+
+  // The reduced gradient of block b.
+  void Gradient(const exact::Block& block, size_t b, float* gradient) const {
+    if (!floats_.empty()) {
+      std::ranges::copy(floats_.subspan(b * kBlockElements, block.count), gradient);
+    } else {
+      integers_.Dequantize(b, exponents_[b] - precision_bits_, {gradient, block.count});
+    }
   }
 
  private:
   const exact::BlockSums& integers_;
   std::span<const float> floats_;
+  const std::vector<int16_t> exponents_;  // of the step
+  const int precision_bits_;
 };
 
 // What became of one piece, by part: the parameters, then each slot.
@@ -141,33 +151,45 @@ class Pass {
   void UpdateAlone() {
     TakePieces([this](const Piece& piece, PieceSums* result) {
       const graph::TensorStep step = StepOf(piece, {});
-      alignas(64) std::array<float, kStripBlocks * kBlockElements> gradient;
       ForStrips(piece, [&](const Piece& strip) {
-        TakeStrip(strip, gradient.data(), result);
+        const StripGradient gradient(sums_, layout_, strip);
+        TakeStrip(strip, gradient.span(), result);
         Hash(strip, &result->read);
-        Update(strip, step, {gradient.data(), strip.elements}, result);
+        Update(strip, step, gradient.span(), result);
+        job_.gradients->Clear(strip.first_block, strip.block_count);
         Follow(piece, strip);
       });
     });
-    SettleUnits();
+    EndUpdate();
   }
 
   // When what the step reads is hashed: with its gradients, or with the update, which comes to it
   // anyway.
   enum class Reads : uint8_t { kFirst, kWithUpdate };
 
-  // Everything before an update with norms: the gradients are in job->reduced. `look(strip)` is
-  // called for each block whose gradient is there, on its core.
+  // Everything before an update with norms. `look(strip, gradient)` is called for each block, on
+  // its core.
   template <typename Look>
   void TakeAll(Reads reads, Look look) {
     TakePieces([&](const Piece& piece, PieceSums* result) {
       ForStrips(piece, [&](const Piece& strip) {
-        TakeStrip(strip, job_.reduced.span().data() + strip.offset(), result);
+        const StripGradient gradient(sums_, layout_, strip);
+        TakeStrip(strip, gradient.span(), result);
         if (reads == Reads::kFirst) Hash(strip, &result->read);
-        look(strip);
+        look(strip, gradient.span());
       });
     });
-    SettleUnits();
+  }
+
+  // Calls work(strip, gradient) for all strips, the gradients made once more of the sums: that is
+  // one pass over memory, where keeping them would be two.
+  template <typename Work>
+  void ForGradients(Work work) {
+    ForEach([&](const Piece& piece, PieceSums*) {
+      ForStrips(piece, [&](const Piece& strip) {
+        work(strip, StripGradient(sums_, layout_, strip).span());
+      });
+    });
   }
 
   // The update itself, behind TakeAll.
@@ -176,21 +198,25 @@ class Pass {
       const graph::TensorStep step = StepOf(piece, factors[piece.tensor]);
       ForStrips(piece, [&](const Piece& strip) {
         if (reads == Reads::kWithUpdate) Hash(strip, &result->read);
-        Update(strip, step, Gradients(strip), result);
+        Update(strip, step, StripGradient(sums_, layout_, strip).span(), result);
+        job_.gradients->Clear(strip.first_block, strip.block_count);
         Follow(piece, strip);
       });
     });
+    EndUpdate();
   }
 
   // No update.
   void Skip() {
     TakePieces([this](const Piece& piece, PieceSums* result) {
       ForStrips(piece, [&](const Piece& strip) {
-        TakeStrip(strip, nullptr, result);
+        TakeStrip(strip, {}, result);
         Hash(strip, &result->read);
+        job_.gradients->Clear(strip.first_block, strip.block_count);
       });
       result->written = result->read;
     });
+    job_.gradients->SetCleared();
   }
 
   [[nodiscard]] PassSums Finish() const {
@@ -224,9 +250,6 @@ class Pass {
                                          const graph::NormFactors& factors) const {
     return job_.optimizer->step(state_.updates + 1, piece.tensor, factors, job_.rates);
   }
-  [[nodiscard]] std::span<const float> Gradients(const Piece& piece) const {
-    return std::as_const(job_.reduced).span().subspan(piece.offset(), piece.elements);
-  }
   [[nodiscard]] std::span<float> Weights(const Piece& piece) const {
     return state_.parameters.span().subspan(piece.offset(), piece.elements);
   }
@@ -240,6 +263,23 @@ class Pass {
   [[nodiscard]] const exact::BlockLayout& layout() const { return layout_; }
 
  private:
+  // A strip's reduced gradient.
+  class StripGradient {
+   public:
+    StripGradient(const StepSums& sums, const exact::BlockLayout& layout, const Piece& strip)
+        : elements_(strip.elements) {
+      for (size_t i = 0; i < strip.block_count; ++i) {
+        const size_t b = strip.first_block + i;
+        sums.Gradient(layout.blocks()[b], b, values_.data() + i * kBlockElements);
+      }
+    }
+    [[nodiscard]] std::span<const float> span() const { return {values_.data(), elements_}; }
+
+   private:
+    const size_t elements_;
+    alignas(64) std::array<float, kStripBlocks * kBlockElements> values_;
+  };
+
   template <typename Work>
   static void ForStrips(const Piece& piece, Work work) {
     for (size_t done = 0; done < piece.block_count; done += kStripBlocks) {
@@ -254,19 +294,17 @@ class Pass {
       DefaultFloatMode::Check();
       take(piece, result);
     });
-    job_.gradients->SetCleared();
   }
 
-  // `gradient`: of the strip's first element; nullptr: nothing is made of the sums.
-  void TakeStrip(const Piece& strip, float* gradient, PieceSums* result) {
-    for (size_t b = strip.first_block; b < strip.first_block + strip.block_count; ++b) {
+  // Hashes the sums; the next units come from `gradient`, where there is one.
+  void TakeStrip(const Piece& strip, std::span<const float> gradient, PieceSums* result) {
+    for (size_t i = 0; i < strip.block_count; ++i) {
+      const size_t b = strip.first_block + i;
       const exact::Block& block = layout_.blocks()[b];
-      float* const to =
-          gradient == nullptr ? nullptr : gradient + (b - strip.first_block) * kBlockElements;
-      sums_.Take(block, b, state_.units.unit_exponent(b), to, &result->totals);
-      if (to != nullptr && job_.exact_sums()) state_.units.Take(b, {to, block.count});
+      sums_.Hash(block, b, &result->totals);
+      if (gradient.empty() || !job_.exact_sums()) continue;
+      state_.units.Take(b, gradient.subspan(i * kBlockElements, block.count));
     }
-    job_.gradients->Clear(strip.first_block, strip.block_count);
   }
 
   [[nodiscard]] std::span<const float> Trained(size_t part, const Piece& strip) const {
@@ -308,7 +346,8 @@ class Pass {
                           .to = strip.index * kBlockElements + strip.elements});
   }
 
-  void SettleUnits() {
+  void EndUpdate() {
+    job_.gradients->SetCleared();
     if (job_.exact_sums()) state_.units.Settle();
   }
 
@@ -341,8 +380,8 @@ class NormedUpdate {
     if (adapts != graph::Adapts::kNot) SumWeights();
     factors_ = optimizer_.FactorsOf(squares_);
     if (adapts == graph::Adapts::kByStep) {
-      pass_.ForEach([this](const Piece& piece, PieceSums*) {
-        graph::PrepareRange(StepOf(piece), pass_.Gradients(piece), pass_.Slots(piece).spans());
+      pass_.ForGradients([this](const Piece& strip, std::span<const float> gradient) {
+        graph::PrepareRange(StepOf(strip), gradient, pass_.Slots(strip).spans());
       });
       SumSteps();
       factors_ = optimizer_.FactorsOf(squares_);
@@ -360,9 +399,8 @@ class NormedUpdate {
   void TakeGradients(Pass::Reads reads, bool squares) {
     const graph::Around around = optimizer_.step(1, 0).around;  // the limit is everywhere one
     static_assert(kStripBlocks == 1);
-    pass_.TakeAll(reads, [&](const Piece& block) {
-      if (!squares) return;
-      blocks_[block.first_block] = graph::SquaresOf(pass_.Gradients(block), around);
+    pass_.TakeAll(reads, [&](const Piece& block, std::span<const float> gradient) {
+      if (squares) blocks_[block.first_block] = graph::SquaresOf(gradient, around);
     });
     if (squares) AddBlocks(&graph::TensorSquares::gradient);
   }

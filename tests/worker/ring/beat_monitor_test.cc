@@ -48,12 +48,13 @@ TEST_CASE("BeatMonitor: limits grow with the coordinator's, and never shrink") {
     CHECK(limits.silence == usual.silence);
     CHECK(limits.widest_silence == usual.widest_silence);
     CHECK(limits.connect == usual.connect);
+    CHECK(limits.interval == usual.interval);
   }
   const WatchLimits longer = LimitsFor(milliseconds(2'500));
   CHECK(longer.silence == milliseconds(1'500));
   CHECK(longer.widest_silence == milliseconds(3'500));
   CHECK(longer.connect == milliseconds(2'000));
-  CHECK(longer.interval == usual.interval);
+  CHECK(longer.interval == milliseconds(250));
   CHECK(longer.own_lateness == usual.own_lateness);
 }
 

@@ -325,6 +325,7 @@ TEST_CASE("Memory plan: every copy of the state that may be there at once is cou
   spec.set_reduction(reduction);
   FakeHooks hooks;
   hooks.has_state = [](uint32_t) { return false; };
+  hooks.has_master = [](uint32_t) { return false; };
   FakeCase job(hooks, spec);
   TrainerOptions options = SmallBuckets();
   options.checkpoint_copies = 2;

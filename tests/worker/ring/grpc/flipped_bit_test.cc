@@ -1,6 +1,7 @@
 // One bit that changes on the wire, anywhere: an error that says what, or no effect; never a wrong
 // sum, never a wait without an end.
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <map>
@@ -165,9 +166,22 @@ TEST_CASE("GrpcLink: of 200 bits that change on the wire none makes a wrong sum 
 
 TEST_CASE("GrpcLink: of ten thousand bits that change on the wire none makes a wrong sum or a hang",
           "[nightly]") {
-  Effects effects;
-  CHECK(FlipBits(10'000, 2, &effects) == "");
-  PrintEffects(effects);
+  // Rings beside each other: most of a ring's time is a wait for what a flip has kept from coming.
+  constexpr size_t kBeside = 5;
+  std::array<Effects, kBeside> effects;
+  std::array<std::string, kBeside> told;
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 0; i < kBeside; ++i) {
+      threads.emplace_back([&, i]() { told[i] = FlipBits(10'000 / kBeside, 2 + i, &effects[i]); });
+    }
+  }
+  for (const std::string& each : told) CHECK(each == "");
+  Effects all;
+  for (const Effects& each : effects) {
+    for (const auto& [effect, count] : each) all[effect] += count;
+  }
+  PrintEffects(all);
 }
 
 }  // namespace
