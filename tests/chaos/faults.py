@@ -34,7 +34,7 @@ class Kill(Fault):
         if slot is None:
             return None
         slot.process.kill()
-        storm.later(storm.random.choice((0.0, 0.0, 1.0)), lambda: storm.training.start_worker(slot.name))
+        storm.start_again(storm.random.choice((0.0, 0.0, 1.0)), slot)
         return slot.name
 
 
@@ -52,7 +52,7 @@ class KillTwo(Fault):
             slot.process.popen.kill()
         for slot in (first, second):
             slot.process.popen.wait(20)
-            storm.later(0.0, lambda slot=slot: storm.training.start_worker(slot.name))
+            storm.start_again(0.0, slot)
         return first.name
 
 
@@ -69,7 +69,7 @@ class KillAll(Fault):
             slot.process.popen.kill()
         for slot in slots:
             slot.process.popen.wait(20)
-            storm.later(0.0, lambda slot=slot: storm.training.start_worker(slot.name))
+            storm.start_again(0.0, slot)
         return slots[0].name if slots else None
 
 
@@ -90,7 +90,7 @@ class KillClass(Fault):
             slot.process.popen.kill()
         for slot in members:
             slot.process.popen.wait(20)
-            storm.later(seconds, lambda slot=slot: storm.training.start_worker(slot.name))
+            storm.start_again(seconds, slot)
         return victim.name
 
 
@@ -136,7 +136,7 @@ class Terminate(Fault):
             return None
         process = slot.process
         process.popen.terminate()
-        slot.drained = True
+        slot.drained = slot.returns = True
 
         def ended():
             if process.running():
@@ -225,7 +225,7 @@ class Add(Fault):
 
     def inject(self, storm):
         slot = storm.training.slots.get(training.NEWCOMER)
-        if slot is not None and slot.alive():
+        if slot is not None and (slot.alive() or slot.returns):
             return None
         storm.training.start_worker(training.NEWCOMER)
         slot = storm.training.slots[training.NEWCOMER]

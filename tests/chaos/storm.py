@@ -136,6 +136,11 @@ class Storm:
     def later(self, seconds, action):
         self._planned.append((time.monotonic() + seconds, action))
 
+    def start_again(self, seconds, slot):
+        """So many seconds from now, and nobody else does."""
+        slot.returns = True
+        self.later(seconds, lambda: self.training.start_worker(slot.name))
+
     def when(self, condition, what, limit):
         """`condition` is asked until it is true, and has side effects then."""
         self._awaited.append((condition, what, time.monotonic() + limit * cluster.SLOW))

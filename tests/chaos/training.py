@@ -111,6 +111,7 @@ class Slot:
         self.port = 0
         self.paused = False
         self.drained = False
+        self.returns = False  # whoever ended its process starts it again
 
     def alive(self):
         return self.process is not None and self.process.running()
@@ -179,7 +180,7 @@ class Training:
             coordinator = f"{host}:{slot.session.address[1]}"
         slot.process = self.cluster.start_worker(
             name, wait=False, listen=f"{host}:{slot.port}", advertise=advertise, coordinator=coordinator, **how)
-        slot.paused = slot.drained = False
+        slot.paused = slot.drained = slot.returns = False
 
     def restart_coordinator(self):
         self.cluster.start_coordinator(wait=False)

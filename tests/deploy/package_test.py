@@ -51,8 +51,8 @@ class UnbuiltTest(unittest.TestCase):
                                   timeout=120, check=False)
             self.assertNotEqual(done.returncode, 0)
             said = " ".join((done.stdout + done.stderr).split())
-            self.assertIn("Not built yet: completion changelog ringctl. Build that", said)
-            self.assertIn(f"cmake --build {build} --target completion changelog ringctl", said)
+            self.assertIn("Not built yet: completion changelog ringctl ringmaster_pjrt_host. Build that", said)
+            self.assertIn(f"cmake --build {build} --target completion changelog ringctl ringmaster_pjrt_host", said)
             self.assertNotIn("file INSTALL cannot find", said)
 
 

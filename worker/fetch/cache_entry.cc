@@ -122,7 +122,7 @@ StatusOr<std::unique_ptr<PartialData>> PartialData::Open(const std::string& fold
   std::unique_ptr<PartialData> partial(new PartialData(folder, list, std::move(lock)));
   const std::string files = folder + "/" + CachedData::kFiles;
   RING_RETURN_IF_ERROR(MakePrivateFolder(files));
-  RING_RETURN_IF_ERROR(WriteDurably(folder + "/" + kEntryList, list.ToText()));
+  RING_RETURN_IF_ERROR(partial->WriteList(list));
   RING_ASSIGN_OR_RETURN(partial->files_, data::OpenFolder(files));
   const std::string path = folder + "/" + kEntryPieces;
   const std::string text = ReadAll(path);
@@ -186,6 +186,13 @@ Status PartialData::FullDisk(const std::string& name) const {
                std::filesystem::path(folder_).parent_path().string(), name,
                FormatBytes(list_.bytes() - done_bytes()), FormatBytes(list_.bytes()),
                FormatBytes(free));
+}
+
+Status PartialData::WriteList(const DataList& list) const {
+  const std::string text = list.ToText();
+  Status written = WriteDurably(folder_ + "/" + kEntryList, text);
+  if (written.ok() || FreeBytes(folder_).value_or(UINT64_MAX) >= text.size()) return written;
+  return FullDisk(kEntryList);
 }
 
 Status PartialData::WriteBytes(PieceId piece, std::span<const uint8_t> bytes) {
@@ -264,7 +271,7 @@ StatusOr<DataList> PartialData::Seal() {
     for (size_t i = 0; i < list.files.size(); ++i) list.files[i].pieces = sha256_[i];
   }
   list.origin = list_.Id();
-  RING_RETURN_IF_ERROR(WriteDurably(folder_ + "/" + kEntryList, list.ToText()));
+  RING_RETURN_IF_ERROR(WriteList(list));
   return list;
 }
 

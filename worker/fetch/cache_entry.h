@@ -98,6 +98,7 @@ class PartialData {
  private:
   PartialData(std::string folder, const DataList& list, std::unique_ptr<EntryLock> lock);
   void Recall(const std::string& text);
+  [[nodiscard]] Status WriteList(const DataList& list) const;
   [[nodiscard]] Status WriteBytes(PieceId piece, std::span<const uint8_t> bytes);
   [[nodiscard]] Status FullDisk(const std::string& name) const;
 
