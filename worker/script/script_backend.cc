@@ -47,7 +47,7 @@ class ScriptWeights final : public Weights {
     return weights;
   }
 
-  // No child computes while an update runs.
+  // No child computes while the worker changes it.
   std::span<float> master() override {
     return {reinterpret_cast<float*>(memory_.data()), memory_.bytes() / sizeof(float)};
   }

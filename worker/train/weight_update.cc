@@ -181,13 +181,14 @@ class Pass {
     });
   }
 
-  // Calls work(strip, gradient) for all strips, the gradients made once more of the sums: that is
-  // one pass over memory, where keeping them would be two.
-  template <typename Work>
-  void ForGradients(Work work) {
+  // The slots of an update that adapts by its step, behind TakeAll. Gradients are made once more of
+  // the sums, here and below: that is one pass over memory, where keeping them would be two.
+  void Prepare(const std::vector<graph::NormFactors>& factors) {
     ForEach([&](const Piece& piece, PieceSums*) {
+      const graph::TensorStep step = StepOf(piece, factors[piece.tensor]);
       ForStrips(piece, [&](const Piece& strip) {
-        work(strip, StripGradient(sums_, layout_, strip).span());
+        const StripGradient gradient(sums_, layout_, strip);
+        graph::PrepareRange(step, gradient.span(), Slots(strip).spans());
       });
     });
   }
@@ -198,7 +199,8 @@ class Pass {
       const graph::TensorStep step = StepOf(piece, factors[piece.tensor]);
       ForStrips(piece, [&](const Piece& strip) {
         if (reads == Reads::kWithUpdate) Hash(strip, &result->read);
-        Update(strip, step, StripGradient(sums_, layout_, strip).span(), result);
+        const StripGradient gradient(sums_, layout_, strip);
+        Update(strip, step, gradient.span(), result);
         job_.gradients->Clear(strip.first_block, strip.block_count);
         Follow(piece, strip);
       });
@@ -380,9 +382,7 @@ class NormedUpdate {
     if (adapts != graph::Adapts::kNot) SumWeights();
     factors_ = optimizer_.FactorsOf(squares_);
     if (adapts == graph::Adapts::kByStep) {
-      pass_.ForGradients([this](const Piece& strip, std::span<const float> gradient) {
-        graph::PrepareRange(StepOf(strip), gradient, pass_.Slots(strip).spans());
-      });
+      pass_.Prepare(factors_);
       SumSteps();
       factors_ = optimizer_.FactorsOf(squares_);
     }

@@ -1,4 +1,4 @@
-// What is done to a program once it is made, in this order; each pass in the file of its name.
+// What is done to a program once it is made, in this order; each in the file that is named.
 // Thread-safe (free functions).
 #pragma once
 
@@ -30,7 +30,7 @@ namespace ringmaster::graph {
 // place.
 void FuseActivations(Program* program);
 
-// dead_nodes.cc. Removes the nodes whose results nobody needs.
+// rewrite.cc. Removes the nodes whose results nobody needs.
 
 // Keeps what the program's results (Results in program.h) depend on, and every fed value;
 // renumbers values and nodes, their order stays.
