@@ -2,6 +2,7 @@
 
 Every wait has a deadline, every process dies with the test, and a test that fails prints the logs.
 """
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -398,5 +399,25 @@ class ClusterTest(unittest.TestCase):
         self.cluster.stop()
 
 
-def main():
-    unittest.main(verbosity=2)
+def main(at_once=1):
+    """Runs the tests that the command line names, or all of the file. `at_once`: so many side by side, each in a
+    process of its own, for a file whose tests wait more than they compute."""
+    if at_once == 1 or len(sys.argv) == 2 and sys.argv[1].count(".") == 1:
+        unittest.main(verbosity=2)
+    loader = unittest.defaultTestLoader
+    module = sys.modules["__main__"]
+    suite = loader.loadTestsFromNames(sys.argv[1:], module) if sys.argv[1:] else loader.loadTestsFromModule(module)
+
+    def run(name):
+        done = subprocess.run([sys.executable, sys.argv[0], name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors="replace")
+        print(done.stdout, flush=True)
+        return done.returncode
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        sys.exit(max(pool.map(run, _names_of(suite))))
+
+
+def _names_of(suite):
+    """Class.test of each."""
+    for test in suite:
+        yield from _names_of(test) if isinstance(test, unittest.TestSuite) else [test.id().split(".", 1)[1]]

@@ -299,4 +299,4 @@ class RotationTest(two_hosts.HostsTest):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    cluster.main(at_once=3)
