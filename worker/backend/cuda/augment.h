@@ -13,7 +13,7 @@
 #include "common/graph/augment/augment.h"
 #include "common/status.h"
 #include "worker/backend/cuda/device/runtime.h"
-#include "worker/backend/cuda/kernels/augment.h"
+#include "worker/backend/cuda/kernels/random.h"
 
 namespace ringmaster::cuda {
 

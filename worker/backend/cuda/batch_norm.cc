@@ -1,8 +1,8 @@
 // batch_norm over all axes but the last, its gradient, and inference; fused with its relu.
-#include "worker/backend/cuda/kernels/batch_norm.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/kernel_table.h"
+#include "worker/backend/cuda/kernels/normalization.h"
 
 namespace ringmaster::cuda {
 namespace {

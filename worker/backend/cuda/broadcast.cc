@@ -2,7 +2,7 @@
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/kernel_table.h"
-#include "worker/backend/cuda/kernels/broadcast.h"
+#include "worker/backend/cuda/kernels/nested_axes.h"
 
 namespace ringmaster::cuda {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "worker/backend/cuda/cuda_input_stage.h"
-#include "worker/backend/cuda/kernels/exact.h"
+#include "worker/backend/cuda/kernels/state.h"
 #include "worker/backend/shard_io.h"
 
 namespace ringmaster::cuda {

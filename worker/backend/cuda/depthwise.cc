@@ -1,6 +1,6 @@
 // Depthwise conv2d and its gradients by own kernels: cuDNN has few engines for them in N,H,W,C, and
 // not all give the same bits on every run. The table of kernels has no rows for them.
-#include "worker/backend/cuda/kernels/depthwise.h"
+#include "worker/backend/cuda/kernels/windows.h"
 
 #include <limits>
 #include <utility>

@@ -2,11 +2,11 @@
 // element), so the gradient draws it again instead of keeping it: one kernel serves both. Seed,
 // step and samples are on the device and change under a captured step; the layer's name, which does
 // not, is prepared here.
-#include "worker/backend/cuda/kernels/dropout.h"
 #include "common/philox.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/kernel_table.h"
+#include "worker/backend/cuda/kernels/random.h"
 
 namespace ringmaster::cuda {
 namespace {

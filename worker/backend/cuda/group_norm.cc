@@ -4,7 +4,7 @@
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/kernel_table.h"
-#include "worker/backend/cuda/kernels/group_norm.h"
+#include "worker/backend/cuda/kernels/normalization.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "worker/backend/cuda/kernel_table.h"
-#include "worker/backend/cuda/kernels/digest.h"
+#include "worker/backend/cuda/kernels/state.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // The losses and measures over pairs and their gradients.
-#include "worker/backend/cuda/kernels/pair_loss.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel_table.h"
+#include "worker/backend/cuda/kernels/elementwise.h"
 
 namespace ringmaster::cuda {
 

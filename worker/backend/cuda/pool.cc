@@ -4,7 +4,7 @@
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/kernel_table.h"
-#include "worker/backend/cuda/kernels/pool.h"
+#include "worker/backend/cuda/kernels/windows.h"
 
 namespace ringmaster::cuda {
 

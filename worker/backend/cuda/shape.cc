@@ -1,7 +1,7 @@
 #include "common/graph/ops/shape.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel_table.h"
-#include "worker/backend/cuda/kernels/shape.h"
+#include "worker/backend/cuda/kernels/nested_axes.h"
 
 namespace ringmaster::cuda {
 

@@ -1,8 +1,8 @@
 // softmax and its gradient; softmax_cross_entropy and its gradient, in float32 logits with sums in
 // double, and top_k.
-#include "worker/backend/cuda/kernels/softmax.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel_table.h"
+#include "worker/backend/cuda/kernels/normalization.h"
 
 namespace ringmaster::cuda {
 

@@ -1,7 +1,7 @@
-#include "worker/backend/cuda/kernels/unary.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/kernel_table.h"
+#include "worker/backend/cuda/kernels/elementwise.h"
 
 namespace ringmaster::cuda {
 

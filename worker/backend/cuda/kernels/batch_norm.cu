@@ -2,10 +2,10 @@
 // batches that stay in registers, so that deviations are taken from the batch's own mean and x is
 // read once; batches, then lanes, are combined as Moments. A second kernel combines the pieces in
 // double. Application walks the tensor backwards: its end is what the first pass left in the cache.
-#include "worker/backend/cuda/kernels/batch_norm.h"
+#include "worker/backend/cuda/kernels/normalization.h"
 
 #include "worker/backend/cuda/kernels/batch_norm_tiles.h"
-#include "worker/backend/cuda/kernels/channel_tiles.h"
+#include "worker/backend/cuda/kernels/packs.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -2,8 +2,8 @@
 // pass: one sums by channel, in two levels like the statistics, the other applies, backwards. Where
 // there is a residual, whose gradient is what passes, the first writes that and the second reads
 // it.
-#include "worker/backend/cuda/kernels/batch_norm.h"
 #include "worker/backend/cuda/kernels/batch_norm_tiles.h"
+#include "worker/backend/cuda/kernels/normalization.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -2,9 +2,8 @@
 // files only.
 #pragma once
 
-#include "worker/backend/cuda/kernels/batch_norm.h"
-#include "worker/backend/cuda/kernels/channel_tiles.h"
 #include "worker/backend/cuda/kernels/launch.h"
+#include "worker/backend/cuda/kernels/normalization.h"
 #include "worker/backend/cuda/kernels/packs.h"
 #include "worker/backend/cuda/kernels/sums.h"
 

@@ -1,7 +1,7 @@
 // Windows of 3x3, 5x5 and 7x7 that move by 1 or 2 have kernels whose weights lie in shared memory
 // and whose columns of x stay in registers from one output to the next. An input's gradient at
 // stride 1 is the forward pass with its window turned round. All others take one element at a time.
-#include "worker/backend/cuda/kernels/depthwise.h"
+#include "worker/backend/cuda/kernels/windows.h"
 
 #include "worker/backend/cuda/kernels/depthwise_strips.h"
 

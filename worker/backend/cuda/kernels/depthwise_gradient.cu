@@ -2,8 +2,8 @@
 // channels and a piece of the strips of dy: each thread keeps its sums for all of the taps in
 // registers, lanes of a warp are added by shuffles, then warps in their order. A second kernel adds
 // the pieces in double.
-#include "worker/backend/cuda/kernels/depthwise.h"
 #include "worker/backend/cuda/kernels/depthwise_strips.h"
+#include "worker/backend/cuda/kernels/windows.h"
 
 namespace ringmaster::cuda {
 namespace {

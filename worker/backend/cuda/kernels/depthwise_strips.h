@@ -4,11 +4,10 @@
 // only.
 #pragma once
 
-#include "worker/backend/cuda/kernels/channel_tiles.h"
-#include "worker/backend/cuda/kernels/depthwise.h"
 #include "worker/backend/cuda/kernels/launch.h"
 #include "worker/backend/cuda/kernels/packs.h"
 #include "worker/backend/cuda/kernels/sums.h"
+#include "worker/backend/cuda/kernels/windows.h"
 
 namespace ringmaster::cuda {
 

@@ -3,9 +3,9 @@
 // does not matter.
 #include "common/exact/arithmetic.h"
 #include "common/exact/block_hash.h"
-#include "worker/backend/cuda/kernels/digest.h"
 #include "worker/backend/cuda/kernels/launch.h"
 #include "worker/backend/cuda/kernels/packs.h"
+#include "worker/backend/cuda/kernels/state.h"
 
 namespace ringmaster::cuda {
 namespace {

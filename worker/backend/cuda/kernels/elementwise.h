@@ -1,156 +1,60 @@
-// Kernels that make y[i] from the inputs' i-th elements alone, for any arrays that begin at a
-// multiple of kAlignment. For .cu files only. An input may be y itself: a thread reads all that it
-// needs before it writes, and reads nothing that another one writes.
+// Ops by the formulas of common/graph/ops, element by element: of one operand, and losses over
+// pairs. Launchers enqueue and wait for nothing; each returns what cudaGetLastError says.
 #pragma once
 
-#include <cmath>
+#include <cuda_runtime_api.h>
 
-#include "common/host_device.h"
-#include "worker/backend/cuda/kernels/launch.h"
-#include "worker/backend/cuda/kernels/packs.h"
+#include <cstddef>
+#include <cstdint>
+
+#include "common/graph/ops/op_list.h"
 
 namespace ringmaster::cuda {
 
-inline constexpr int kElementwiseThreads = 256;
-inline constexpr int kElementwisePacks = 4;  // of one thread
+// Of one operand, and their gradients. T, From and To: float, __nv_bfloat16, __half.
 
-// The widest pack for which neither type needs more than two 16-byte accesses.
-template <typename X, typename Y>
-inline constexpr int kElementwiseWidth =
-    kPackWidth<X> > kPackWidth<Y> ? kPackWidth<X> : kPackWidth<Y>;
+// relu and its gradient. y may be x, dx may be y or dy.
+template <typename T>
+cudaError_t LaunchRelu(const T* x, T* y, int64_t count, cudaStream_t stream);
 
-// kWidth elements from `at`, at any address; those from `count` on are not touched.
-template <int kWidth, typename T>
-__device__ Pack<T, kWidth> LoadEach(const T* from, int64_t at, int64_t count) {
-  Pack<T, kWidth> pack = {};
-#pragma unroll
-  for (int i = 0; i < kWidth; ++i) {
-    if (at + i < count) pack.elements[i] = from[at + i];
-  }
-  return pack;
-}
+// dx = dy where y > 0, else 0.
+template <typename T>
+cudaError_t LaunchReluGradient(const T* y, const T* dy, T* dx, int64_t count, cudaStream_t stream);
 
-template <int kWidth, typename T>
-__device__ void StoreEach(const Pack<T, kWidth>& pack, T* to, int64_t at, int64_t count) {
-#pragma unroll
-  for (int i = 0; i < kWidth; ++i) {
-    if (at + i < count) to[at + i] = pack.elements[i];
-  }
-}
+// y = x in another floating type, rounded half to even.
+template <typename From, typename To>
+cudaError_t LaunchCast(const From* x, To* y, int64_t count, cudaStream_t stream);
 
-// The same, in one access where all of them are there.
-template <int kWidth, typename T>
-__device__ Pack<T, kWidth> LoadUpTo(const T* from, int64_t at, int64_t count) {
-  if (at + kWidth <= count) return LoadPack<kWidth>(from + at);
-  return LoadEach<kWidth>(from, at, count);
-}
+// An op of the elementwise family or a gradient of one, by the formulas of
+// common/graph/ops/unary.h; cudaErrorInvalidValue for any other kind. `inputs` are the op's, as
+// many as it has; y may be any of them.
+template <typename T>
+cudaError_t LaunchUnary(const graph::Kind& kind, const T* const inputs[3], T* y, int64_t count,
+                        cudaStream_t stream);
 
-template <int kWidth, typename T>
-__device__ void StoreUpTo(const Pack<T, kWidth>& pack, T* to, int64_t at, int64_t count) {
-  if (at + kWidth <= count) {
-    StorePack<kWidth>(pack, to + at);
-  } else {
-    StoreEach<kWidth>(pack, to, at, count);
-  }
-}
+// Losses and measures over pairs and their gradients, by the formulas of
+// common/graph/ops/pair_loss.h: float32, with sums in double. No atomics: the same bits on every
+// run.
 
-// First element of pack `i` of this thread: threads side by side read side by side.
-template <int kWidth>
-__device__ int64_t ElementwisePlace(int i) {
-  const int64_t pack =
-      (static_cast<int64_t>(blockIdx.x) * kElementwisePacks + i) * kElementwiseThreads +
-      threadIdx.x;
-  return pack * kWidth;
-}
+struct PairCount {
+  int64_t samples, elements;  // elements: of each sample
 
-// What a thread reads of one array: all of it before it computes.
-template <int kWidth, typename T>
-struct ElementwiseStrip {
-  Pack<T, kWidth> packs[kElementwisePacks];
-
-  __device__ ElementwiseStrip(const T* from, int64_t count) {
-#pragma unroll
-    for (int i = 0; i < kElementwisePacks; ++i) {
-      packs[i] = LoadUpTo<kWidth>(from, ElementwisePlace<kWidth>(i), count);
-    }
-  }
+  [[nodiscard]] int64_t pairs() const { return samples * elements; }
 };
 
-template <int kWidth, typename Y, typename Function, typename... X>
-__device__ void MapStrips(Y* y, int64_t count, const Function& function,
-                          const ElementwiseStrip<kWidth, X>&... in) {
-#pragma unroll
-  for (int i = 0; i < kElementwisePacks; ++i) {
-    Pack<Y, kWidth> out;
-#pragma unroll
-    for (int k = 0; k < kWidth; ++k) out.set(k, function(in.packs[i].get(k)...));
-    StoreUpTo<kWidth>(out, y, ElementwisePlace<kWidth>(i), count);
-  }
-}
+// Of LaunchPairLoss.
+size_t PairLossWorkspace(const PairCount& count);
 
-template <int kWidth, typename Y, typename Function, typename... X>
-__global__ void __launch_bounds__(kElementwiseThreads)
-    MapElements(Y* y, int64_t count, Function function, const X*... x) {
-  MapStrips<kWidth>(y, count, function, ElementwiseStrip<kWidth, X>(x, count)...);
-}
+// sum = the sum over samples of the mean of f(prediction, target). cudaErrorInvalidValue when
+// `kind` is no such op.
+cudaError_t LaunchPairLoss(const graph::Kind& kind, const PairCount& count,
+                           const float* predictions, const float* targets, float* sum,
+                           void* workspace, cudaStream_t stream);
 
-template <int kWidth>
-int64_t ElementwiseBlocks(int64_t count) {
-  return CeilDiv(count, int64_t{kWidth} * kElementwisePacks * kElementwiseThreads);
-}
-
-template <int kWidth, typename Y, typename Function, typename... X>
-cudaError_t EnqueueMap(Y* y, int64_t count, Function function, cudaStream_t stream, const X*... x) {
-  void (*const kernel)(Y*, int64_t, Function, const X*...) = MapElements<kWidth, Y, Function, X...>;
-  return Enqueue(kernel, ElementwiseBlocks<kWidth>(count), dim3(kElementwiseThreads), stream, y,
-                 count, function, x...);
-}
-
-// y[i] = function(x[i]).
-template <typename X, typename Y, typename Function>
-cudaError_t LaunchMap(const X* x, Y* y, int64_t count, Function function, cudaStream_t stream) {
-  return EnqueueMap<kElementwiseWidth<X, Y>>(y, count, function, stream, x);
-}
-
-// y[i] = function(a[i], b[i]).
-template <typename T, typename Function>
-cudaError_t LaunchMap(const T* a, const T* b, T* y, int64_t count, Function function,
-                      cudaStream_t stream) {
-  return EnqueueMap<kPackWidth<T>>(y, count, function, stream, a, b);
-}
-
-// y[i] = function(a[i], b[i], c[i]).
-template <typename T, typename Function>
-cudaError_t LaunchMap(const T* a, const T* b, const T* c, T* y, int64_t count, Function function,
-                      cudaStream_t stream) {
-  return EnqueueMap<kPackWidth<T>>(y, count, function, stream, a, b, c);
-}
-
-// The number type of the graph's formulas (common/graph/ops/unary.h) on a GPU.
-class Real {
- public:
-  template <typename Number>
-  RING_HOST_DEVICE explicit Real(Number number) : value_(static_cast<float>(number)) {}
-  RING_HOST_DEVICE explicit operator float() const { return value_; }
-
-  RING_HOST_DEVICE friend Real operator+(Real a, Real b) { return Real(a.value_ + b.value_); }
-  RING_HOST_DEVICE friend Real operator-(Real a, Real b) { return Real(a.value_ - b.value_); }
-  RING_HOST_DEVICE friend Real operator*(Real a, Real b) { return Real(a.value_ * b.value_); }
-  RING_HOST_DEVICE friend Real operator/(Real a, Real b) { return Real(a.value_ / b.value_); }
-  RING_HOST_DEVICE friend bool operator<=(Real a, Real b) { return a.value_ <= b.value_; }
-  RING_HOST_DEVICE friend bool operator>=(Real a, Real b) { return a.value_ >= b.value_; }
-  RING_HOST_DEVICE friend Real Select(bool condition, Real yes, Real no) {
-    return condition ? yes : no;
-  }
-  RING_HOST_DEVICE friend Real Abs(Real x) { return Real(fabsf(x.value_)); }
-  RING_HOST_DEVICE friend Real Erf(Real x) { return Real(erff(x.value_)); }
-  RING_HOST_DEVICE friend Real Exp(Real x) { return Real(expf(x.value_)); }
-  RING_HOST_DEVICE friend Real Expm1(Real x) { return Real(expm1f(x.value_)); }
-  RING_HOST_DEVICE friend Real Log1p(Real x) { return Real(log1pf(x.value_)); }
-  RING_HOST_DEVICE friend Real TanhOf(Real x) { return Real(tanhf(x.value_)); }
-
- private:
-  float value_;
-};
+// dpredictions = f'(prediction, target) seed / elements, of a gradient op likewise; they may lie
+// where predictions or targets do.
+cudaError_t LaunchPairLossGradient(const graph::Kind& kind, const PairCount& count,
+                                   const float* predictions, const float* targets,
+                                   const float* seed, float* dpredictions, cudaStream_t stream);
 
 }  // namespace ringmaster::cuda

@@ -2,7 +2,7 @@
 // threads every so many positions.
 #include "worker/backend/cuda/kernels/launch.h"
 #include "worker/backend/cuda/kernels/packs.h"
-#include "worker/backend/cuda/kernels/pool.h"
+#include "worker/backend/cuda/kernels/windows.h"
 
 namespace ringmaster::cuda {
 namespace {

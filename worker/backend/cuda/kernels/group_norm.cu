@@ -1,9 +1,8 @@
 // A team takes a set: a warp a small one, a block a large one. It goes over the set once for each
 // sum and once to apply, so that all but the first time it reads from the cache. The gradients of
 // gamma and beta are sums by channel, in two levels as those of batch_norm.
-#include "worker/backend/cuda/kernels/group_norm.h"
+#include "worker/backend/cuda/kernels/normalization.h"
 
-#include "worker/backend/cuda/kernels/channel_tiles.h"
 #include "worker/backend/cuda/kernels/launch.h"
 #include "worker/backend/cuda/kernels/packs.h"
 #include "worker/backend/cuda/kernels/sums.h"

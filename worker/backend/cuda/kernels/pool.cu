@@ -4,7 +4,7 @@
 // once where each window over the tile has its maximum, and keeps that in shared memory; then the
 // thread of an element of x looks at the windows over it, in order, so that nothing is written
 // twice.
-#include "worker/backend/cuda/kernels/pool.h"
+#include "worker/backend/cuda/kernels/windows.h"
 
 #include "worker/backend/cuda/kernels/launch.h"
 #include "worker/backend/cuda/kernels/packs.h"

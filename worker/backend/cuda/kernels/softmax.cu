@@ -1,6 +1,6 @@
 // A warp takes a row, which it reads from the cache when it reads it again. Sums over lanes run by
 // halves, so in one fixed order.
-#include "worker/backend/cuda/kernels/softmax.h"
+#include "worker/backend/cuda/kernels/normalization.h"
 
 #include "worker/backend/cuda/kernels/launch.h"
 #include "worker/backend/cuda/kernels/packs.h"

@@ -1,7 +1,6 @@
 // Sums over threads, and by channel over ChannelTiles, each in one fixed order. For .cu files only.
 #pragma once
 
-#include "worker/backend/cuda/kernels/channel_tiles.h"
 #include "worker/backend/cuda/kernels/launch.h"
 #include "worker/backend/cuda/kernels/packs.h"
 

@@ -2,7 +2,7 @@
 
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel.h"
-#include "worker/backend/cuda/kernels/bias_activation.h"
+#include "worker/backend/cuda/kernels/products.h"
 
 namespace ringmaster::cuda {
 namespace {

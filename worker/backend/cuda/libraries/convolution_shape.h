@@ -11,7 +11,7 @@
 
 #include "common/graph/graph.h"
 #include "common/graph/ops/window.h"
-#include "worker/backend/cuda/kernels/patches.h"
+#include "worker/backend/cuda/kernels/products.h"
 
 namespace ringmaster::cuda {
 

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "common/exact/units.h"
-#include "worker/backend/cuda/kernels/digest.h"
-#include "worker/backend/cuda/kernels/update.h"
+#include "worker/backend/cuda/kernels/state.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "worker/backend/core_layout.h"
 #include "worker/backend/cuda/kernel.h"
-#include "worker/backend/cuda/kernels/unary.h"
+#include "worker/backend/cuda/kernels/elementwise.h"
 
 namespace ringmaster::cuda {
 namespace {

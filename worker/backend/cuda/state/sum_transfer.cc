@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/exact/codec.h"
-#include "worker/backend/cuda/kernels/exact.h"
+#include "worker/backend/cuda/kernels/state.h"
 
 namespace ringmaster::cuda {
 namespace {

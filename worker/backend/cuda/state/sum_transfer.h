@@ -15,7 +15,7 @@
 #include "common/exact/block_layout.h"
 #include "common/mutex.h"
 #include "worker/backend/cuda/device/runtime.h"
-#include "worker/backend/cuda/kernels/exact.h"
+#include "worker/backend/cuda/kernels/state.h"
 
 namespace ringmaster::cuda {
 

@@ -1,5 +1,5 @@
 // The digest's sum on the block emulator: the bits of common/exact/digest.h.
-#include "worker/backend/cuda/kernels/digest.h"
+#include "worker/backend/cuda/kernels/state.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

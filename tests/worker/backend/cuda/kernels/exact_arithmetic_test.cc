@@ -1,5 +1,5 @@
 // One element at a time, against common/exact.
-#include "worker/backend/cuda/kernels/exact.h"
+#include "worker/backend/cuda/kernels/state.h"
 
 #include <bit>
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
 // Quantizing and packing on the block emulator: every bit as common/exact makes it.
-#include "worker/backend/cuda/kernels/exact.h"
+#include "worker/backend/cuda/kernels/state.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,5 +1,5 @@
 // The streams that kernels draw from, against PhiloxStream.
-#include "worker/backend/cuda/kernels/stream_key.h"
+#include "worker/backend/cuda/kernels/random.h"
 
 #include <catch2/catch.hpp>
 #include <string>

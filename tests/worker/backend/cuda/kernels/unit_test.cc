@@ -1,5 +1,5 @@
 // Exponents of the next step on the block emulator: those of exact::Units.
-#include "worker/backend/cuda/kernels/update.h"
+#include "worker/backend/cuda/kernels/state.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

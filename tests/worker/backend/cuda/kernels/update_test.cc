@@ -1,6 +1,6 @@
 // Updates on the block emulator against what the CPU does: exact::Dequantize, the optimizer, and
 // the CPU backend's roundings to 16 bits.
-#include "worker/backend/cuda/kernels/update.h"
+#include "worker/backend/cuda/kernels/state.h"
 
 #include <algorithm>
 #include <bit>

@@ -9,7 +9,7 @@
 #include "worker/backend/cpu/storage.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/device/staging.h"
-#include "worker/backend/cuda/kernels/exact.h"
+#include "worker/backend/cuda/kernels/state.h"
 
 namespace ringmaster::testing {
 namespace {
