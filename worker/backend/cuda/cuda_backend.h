@@ -1,9 +1,10 @@
 // NVIDIA GPUs as a backend: cuDNN for convolutions, cuBLASLt for products, own kernels for the
-// rest; N,H,W,C throughout. Thread-safe.
+// rest; N,H,W,C throughout. The backend is thread-safe, a core is used on its own thread.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,34 @@ class CudaBackend final : public Backend {
   const Replay replay_;
   const std::string build_;
   Gauges gauges_;  // has its own lock
+};
+
+// A core on a GPU: the thread that made it, the libraries' handles, two streams and its memory on
+// both sides. Used on that thread only. Several cores may share a GPU: while the gradients of one
+// are added up on the host, the other one computes.
+class CudaCore final : public Core {
+ public:
+  // Sets affinity of the calling thread and makes the GPU current on it.
+  [[nodiscard]] static StatusOr<std::unique_ptr<CudaCore>> Create(const CoreOptions& options,
+                                                                  const DeviceFacts& facts,
+                                                                  Replay replay);
+
+  StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program, Weights& weights,
+                                             const graph::Augmenter* augmenter) override;
+  // On the GPU; without what all cores share: weights, and what CUDA took.
+  [[nodiscard]] uint64_t memory_bytes() const override { return lane_.device.size(); }
+
+ private:
+  CudaCore(CoreOptions options, std::unique_ptr<Device> device, Replay replay);
+  Status OpenLane();
+  // Makes room for a program, or says with its plan why there is none.
+  Status MakeRoom(const graph::Program& program, const StepLayout& layout);
+
+  const CoreOptions options_;
+  const std::unique_ptr<Device> device_;
+  const Replay replay_;
+  const std::thread::id thread_;
+  Lane lane_;
 };
 
 }  // namespace ringmaster::cuda

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "worker/backend/cuda/cuda_input_stage.h"
+#include "worker/backend/cuda/input.h"
 #include "worker/backend/cuda/kernels/state.h"
 #include "worker/backend/shard_io.h"
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "worker/backend/backend.h"
-#include "worker/backend/cuda/augment.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/device/staging.h"
+#include "worker/backend/cuda/input.h"
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/state/device_weights.h"
 #include "worker/backend/cuda/step_layout.h"

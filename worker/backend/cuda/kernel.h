@@ -84,6 +84,13 @@ struct BindContext {
 using BindOp = StatusOr<std::unique_ptr<Kernel>>(const BindContext& context);
 using BindFunction = BindOp*;
 
+// Which function binds which op, one row an op (kernel_table.cc): nullptr when the CUDA backend
+// lacks the op. Thread-safe.
+[[nodiscard]] BindFunction FindKernel(const graph::Kind& kind);
+
+// The same for a node: UNIMPLEMENTED names it and its op where there is none.
+[[nodiscard]] StatusOr<BindFunction> FindKernel(const graph::Node& node);
+
 // A kernel that is one function of its operands and a stream; it returns what cudaGetLastError says
 // after its launches.
 template <typename Body>

@@ -1,4 +1,4 @@
-#include "worker/backend/cuda/kernel_table.h"
+#include "worker/backend/cuda/kernel.h"
 
 namespace ringmaster::cuda {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "worker/backend/cuda/kernel_table.h"
+#include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/kernels/state.h"
 
 namespace ringmaster::cuda {

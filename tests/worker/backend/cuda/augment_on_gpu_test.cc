@@ -3,8 +3,8 @@
 
 #include "tests/worker/backend/cuda/augment_case.h"
 #include "tests/worker/backend/cuda/gpu.h"
-#include "worker/backend/cuda/augment.h"
 #include "worker/backend/cuda/device/runtime.h"
+#include "worker/backend/cuda/input.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -14,7 +14,7 @@
 #include "tests/worker/backend/op_program.h"
 #include "tests/worker/backend/relu_mask.h"
 #include "worker/backend/cpu/cpu_backend.h"
-#include "worker/backend/cuda/kernel_table.h"
+#include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/kernels/packs.h"
 #include "worker/backend/cuda/libraries/convolution_kernel.h"
 

@@ -17,7 +17,7 @@
 #include "tests/worker/backend/cuda/late_runtime.h"
 #include "tests/worker/backend/model_program.h"
 #include "worker/backend/cuda/cuda_executable.h"
-#include "worker/backend/cuda/cuda_input_stage.h"
+#include "worker/backend/cuda/input.h"
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/state/weights.h"
 #include "worker/backend/shard_io.h"

@@ -8,7 +8,7 @@
 
 #include "tests/worker/backend/cuda/late_runtime.h"
 #include "tests/worker/backend/model_program.h"
-#include "worker/backend/cuda/kernel_table.h"
+#include "worker/backend/cuda/kernel.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -77,7 +77,7 @@ struct ConvolutionShape {
 [[nodiscard]] int64_t PartsOf(const ConvolutionShape& shape);
 [[nodiscard]] ConvolutionShape PartOf(const ConvolutionShape& shape, int64_t parts);
 
-// A convolution of an image's few channels as products of its patches (kernels/patches.h), a part
+// A convolution of an image's few channels as products of its patches (kernels/products.h), a part
 // of the samples after the other, so that the patches of one fit into `kPatchBytes`. Engines that
 // are made for many channels read such images padded to eight and take several times as long.
 inline constexpr int64_t kPatchBytes = int64_t{64} << 20;

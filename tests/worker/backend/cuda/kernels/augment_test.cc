@@ -7,8 +7,8 @@
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
 #include "tests/worker/backend/cuda/emulation/guarded_array.h"
 #include "tests/worker/backend/cuda/late_runtime.h"
-#include "worker/backend/cuda/augment.h"
 #include "worker/backend/cuda/device/runtime.h"
+#include "worker/backend/cuda/input.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // The stage on the late runtime, whose GPU's memory the test reads as it is. What runs do with it
 // is tested with the executable.
-#include "worker/backend/cuda/cuda_input_stage.h"
+#include "worker/backend/cuda/input.h"
 
 #include <catch2/catch.hpp>
 #include <vector>

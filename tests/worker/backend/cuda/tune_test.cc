@@ -1,5 +1,5 @@
 // What tuning times, and what it leaves: candidates that exist as numbers alone.
-#include "worker/backend/cuda/tune_search.h"
+#include "worker/backend/cuda/tune.h"
 
 #include <catch2/catch.hpp>
 #include <vector>
