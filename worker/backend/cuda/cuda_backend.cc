@@ -7,7 +7,7 @@
 #include "worker/backend/core_thread.h"
 #include "worker/backend/cuda/input.h"
 #include "worker/backend/cuda/kernel.h"
-#include "worker/backend/cuda/libraries/choose_convolution.h"
+#include "worker/backend/cuda/libraries/cudnn_convolution.h"
 #include "worker/backend/cuda/libraries/plan_cache.h"
 #include "worker/backend/cuda/libraries/plan_table.h"
 #include "worker/backend/cuda/state/weights.h"

@@ -11,7 +11,6 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/cuda/cuda_executable.h"
 #include "worker/backend/cuda/device/device.h"
-#include "worker/backend/cuda/device/gauges.h"
 
 namespace ringmaster::cuda {
 

@@ -11,10 +11,9 @@
 
 #include "worker/backend/backend.h"
 #include "worker/backend/cuda/device/runtime.h"
-#include "worker/backend/cuda/device/staging.h"
 #include "worker/backend/cuda/input.h"
 #include "worker/backend/cuda/kernel.h"
-#include "worker/backend/cuda/state/device_weights.h"
+#include "worker/backend/cuda/state/weights.h"
 #include "worker/backend/cuda/step_layout.h"
 
 namespace ringmaster::cuda {

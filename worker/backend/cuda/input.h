@@ -17,7 +17,6 @@
 #include "common/status.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/cuda/device/runtime.h"
-#include "worker/backend/cuda/device/staging.h"
 #include "worker/backend/cuda/kernels/random.h"
 
 namespace ringmaster::cuda {

@@ -7,10 +7,9 @@
 #include "worker/backend/cuda/device/device.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel.h"
-#include "worker/backend/cuda/libraries/bias_activation.h"
-#include "worker/backend/cuda/libraries/choose_convolution.h"
 #include "worker/backend/cuda/libraries/convolution_kernel.h"
 #include "worker/backend/cuda/libraries/cublas_matmul.h"
+#include "worker/backend/cuda/libraries/cudnn_convolution.h"
 #include "worker/backend/cuda/libraries/plan_cache.h"
 
 namespace ringmaster::cuda {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "worker/backend/cuda/kernel.h"
-#include "worker/backend/cuda/libraries/choose_convolution.h"
 #include "worker/backend/cuda/libraries/cublas_matmul.h"
+#include "worker/backend/cuda/libraries/cudnn_convolution.h"
 #include "worker/backend/cuda/libraries/plan_cache.h"
 #include "worker/backend/cuda/node_run.h"
 

@@ -1,5 +1,8 @@
 #include "worker/backend/cuda/device/device.h"
 
+#include <dlfcn.h>
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -121,6 +124,165 @@ StatusOr<std::unique_ptr<Device>> Device::Open(const DeviceFacts& facts) {
 Device::~Device() {
   if (cublas_lt_ != nullptr) (void)cublasLtDestroy(cublas_lt_);
   if (cudnn_ != nullptr) (void)cudnnDestroy(cudnn_);
+}
+
+namespace {
+
+// The part of NVML's binary interface that is used here, from NVIDIA's NVML API reference: it comes
+// with the driver, its header with the toolkit only.
+using Return = int;
+using GpuHandle = void*;
+constexpr Return kSuccess = 0;
+constexpr Return kNotFound = 6;
+constexpr int kTemperatureOfGpu = 0;
+constexpr size_t kNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
+
+}  // namespace
+
+struct Nvml::Functions {
+  struct Memory {
+    unsigned long long total = 0;
+    unsigned long long free = 0;
+    unsigned long long used = 0;
+  };
+
+  struct Utilization {
+    unsigned gpu = 0;
+    unsigned memory = 0;
+  };
+
+  Return (*init)() = nullptr;
+  Return (*shutdown)() = nullptr;
+  const char* (*error_string)(Return) = nullptr;
+  Return (*handle)(const char*, GpuHandle*) = nullptr;
+  Return (*name)(GpuHandle, char*, unsigned) = nullptr;
+  Return (*memory)(GpuHandle, Memory*) = nullptr;
+  Return (*utilization)(GpuHandle, Utilization*) = nullptr;
+  Return (*temperature)(GpuHandle, int, unsigned*) = nullptr;
+  Return (*power)(GpuHandle, unsigned*) = nullptr;
+  Return (*power_limit)(GpuHandle, unsigned*) = nullptr;
+
+  // The name of the first function that `library` lacks, or "".
+  std::string Load(void* library) {
+    std::string missing;
+    const auto find = [&](const char* name, auto* function) {
+      *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(dlsym(library, name));
+      if (*function == nullptr && missing.empty()) missing = name;
+    };
+    find("nvmlInit_v2", &init);
+    find("nvmlShutdown", &shutdown);
+    find("nvmlErrorString", &error_string);
+    find("nvmlDeviceGetHandleByPciBusId_v2", &handle);
+    find("nvmlDeviceGetName", &name);
+    find("nvmlDeviceGetMemoryInfo", &memory);
+    find("nvmlDeviceGetUtilizationRates", &utilization);
+    find("nvmlDeviceGetTemperature", &temperature);
+    find("nvmlDeviceGetPowerUsage", &power);
+    find("nvmlDeviceGetEnforcedPowerLimit", &power_limit);
+    return missing;
+  }
+};
+
+Nvml::Nvml(std::unique_ptr<const Functions> functions) : functions_(std::move(functions)) {}
+
+Nvml::~Nvml() { functions_->shutdown(); }
+
+StatusOr<std::unique_ptr<Nvml>> Nvml::Open(const std::string& library) {
+  // Never unloaded: it belongs to the driver.
+  void* const loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (loaded == nullptr) {
+    return Unavailable("{} cannot be loaded; it comes with NVIDIA's driver", library);
+  }
+  auto functions = std::make_unique<Functions>();
+  if (const std::string missing = functions->Load(loaded); !missing.empty()) {
+    return Unavailable("{} has no function {}", library, missing);
+  }
+  if (const Return error = functions->init(); error != kSuccess) {
+    return Unavailable("{} cannot start: {}", library, functions->error_string(error));
+  }
+  return std::unique_ptr<Nvml>(new Nvml(std::move(functions)));
+}
+
+StatusOr<GpuFigures> Nvml::Read(const std::string& pci_bus_id) const {
+  const Functions& nvml = *functions_;
+  const auto failed = [&](Return error, const char* what) {
+    const auto code =
+        error == kNotFound ? absl::StatusCode::kNotFound : absl::StatusCode::kInternal;
+    return Error(code, "GPU {}: {}: {}", pci_bus_id, what, nvml.error_string(error));
+  };
+  GpuHandle device = nullptr;
+  std::array<char, kNameBytes> name{};
+  Functions::Memory memory;
+  Functions::Utilization utilization;
+  if (const Return e = nvml.handle(pci_bus_id.c_str(), &device); e != kSuccess) {
+    return failed(e, "looking for it");
+  }
+  if (const Return e = nvml.name(device, name.data(), name.size()); e != kSuccess) {
+    return failed(e, "its name");
+  }
+  if (const Return e = nvml.memory(device, &memory); e != kSuccess) {
+    return failed(e, "its memory");
+  }
+  const auto figure = [&](auto* function, auto... arguments) {
+    unsigned value = 0;
+    return function(device, arguments..., &value) == kSuccess ? std::optional<uint32_t>(value)
+                                                              : std::nullopt;
+  };
+  GpuFigures figures;
+  figures.name = name.data();
+  figures.memory_used = memory.used;
+  figures.memory_total = memory.total;
+  if (nvml.utilization(device, &utilization) == kSuccess) figures.utilization = utilization.gpu;
+  figures.temperature = figure(nvml.temperature, kTemperatureOfGpu);
+  figures.power = figure(nvml.power);
+  figures.power_limit = figure(nvml.power_limit);
+  return figures;
+}
+
+Gauges::Gauges(std::vector<DeviceFacts> devices, std::string library)
+    : devices_(std::move(devices)), library_(std::move(library)) {}
+
+std::vector<v1::DeviceFigures> Gauges::Read() {
+  std::call_once(opening_, [this] { Open(); });
+  std::vector<v1::DeviceFigures> devices;
+  for (const DeviceFacts& facts : devices_) {
+    v1::DeviceFigures& device = devices.emplace_back();
+    device.set_kind("cuda");
+    device.set_index(static_cast<uint32_t>(devices.size() - 1));
+    device.set_name(facts.name);
+    device.set_memory_total(facts.memory_bytes);
+    if (nvml_ != nullptr) AddFigures(facts, &device);
+  }
+  return devices;
+}
+
+void Gauges::Open() {
+  auto nvml = Nvml::Open(library_);
+  if (nvml.ok()) {
+    nvml_ = *std::move(nvml);
+  } else {
+    spdlog::info("of GPUs only name and memory size are reported: {}", Message(nvml.status()));
+  }
+}
+
+void Gauges::AddFigures(const DeviceFacts& facts, v1::DeviceFigures* device) {
+  const auto figures = nvml_->Read(facts.pci_bus_id);
+  if (!figures.ok()) {
+    const MutexLock lock(mu_);
+    if (std::find(unreadable_.begin(), unreadable_.end(), facts.pci_bus_id) == unreadable_.end()) {
+      unreadable_.push_back(facts.pci_bus_id);
+      spdlog::warn("only name and memory size are reported while this fails: {}",
+                   Message(figures.status()));
+    }
+    return;
+  }
+  device->set_name(figures->name);
+  device->set_memory_used(figures->memory_used);
+  device->set_memory_total(figures->memory_total);
+  if (figures->utilization) device->set_utilization(*figures->utilization);
+  if (figures->temperature) device->set_temperature(*figures->temperature);
+  if (figures->power) device->set_power(*figures->power);
+  if (figures->power_limit) device->set_power_limit(*figures->power_limit);
 }
 
 }  // namespace ringmaster::cuda

@@ -11,11 +11,46 @@
 #include <span>
 #include <string>
 
+#include "common/graph/graph.h"
+#include "common/graph/tensor_type.h"
 #include "common/status.h"
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/libraries/convolution_shape.h"
 
 namespace ringmaster::cuda {
+
+// What stands round products, too (kernels/products.h), by the graph's types. Thread-safe (free
+// functions that enqueue).
+
+// A matrix in device memory; how one sees an image: rows are positions, columns channels.
+struct DeviceMatrix {
+  void* data = nullptr;
+  int64_t rows = 0, columns = 0;
+  graph::DType type = graph::DType::kFloat32;
+
+  [[nodiscard]] size_t bytes() const {
+    return static_cast<size_t>(rows * columns) * graph::ByteSize(type);
+  }
+  [[nodiscard]] bool SameForm(const DeviceMatrix& other) const {
+    return rows == other.rows && columns == other.columns && type == other.type;
+  }
+};
+
+// y = activation(x + bias), in float32; `bias` may be nullptr, y may be x. `x` is of y's type or
+// float32.
+[[nodiscard]] Status AddBias(const DeviceMatrix& x, const float* bias, graph::Activation activation,
+                             const DeviceMatrix& y, cudaStream_t stream);
+
+// Scratch of SumColumns, in bytes; `data` has no part in it.
+[[nodiscard]] size_t ColumnSumWorkspace(const DeviceMatrix& x);
+// The sum over rows of each column.
+[[nodiscard]] Status SumColumns(const DeviceMatrix& x, void* workspace, float* sums,
+                                cudaStream_t stream);
+
+// Copies what both have and sets the rest of y to 0; y is of x's type or float32.
+[[nodiscard]] Status Resize(const DeviceMatrix& x, const DeviceMatrix& y, cudaStream_t stream);
+
+// Convolutions.
 
 // Device addresses, by what they are in the forward pass.
 struct ConvolutionOperands {
@@ -51,7 +86,7 @@ struct ConvolutionParts {
 [[nodiscard]] std::unique_ptr<Kernel> MakeConvolutionKernel(std::string name,
                                                             ConvolutionParts parts);
 
-// Of a depthwise shape, without a library: depthwise.cc. UNIMPLEMENTED when the image is too large.
+// Of a depthwise shape, without a library: windows.cc. UNIMPLEMENTED when the image is too large.
 [[nodiscard]] StatusOr<std::unique_ptr<Kernel>> MakeDepthwiseKernel(std::string name,
                                                                     const ConvolutionShape& shape,
                                                                     BiasGradient bias_gradient);

@@ -9,10 +9,9 @@
 
 #include "common/graph/update/optimizer.h"
 #include "worker/backend/cuda/device/runtime.h"
-#include "worker/backend/cuda/device/staging.h"
 #include "worker/backend/cuda/kernels/state.h"
-#include "worker/backend/cuda/state/device_weights.h"
 #include "worker/backend/cuda/state/sum_transfer.h"
+#include "worker/backend/cuda/state/weights.h"
 #include "worker/backend/device_state.h"
 
 namespace ringmaster::cuda {

@@ -1,5 +1,5 @@
 // Figures of GPUs that need not be here, from management libraries of the test's own.
-#include "worker/backend/cuda/device/gauges.h"
+#include "worker/backend/cuda/device/device.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>

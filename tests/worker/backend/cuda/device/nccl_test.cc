@@ -1,4 +1,4 @@
-#include "worker/backend/cuda/device/nccl.h"
+#include "worker/backend/cuda/device/gpu_group.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>

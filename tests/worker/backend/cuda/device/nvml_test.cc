@@ -1,4 +1,4 @@
-#include "worker/backend/cuda/device/nvml.h"
+#include "worker/backend/cuda/device/device.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>

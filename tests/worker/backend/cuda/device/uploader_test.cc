@@ -1,4 +1,4 @@
-#include "worker/backend/cuda/device/staging.h"
+#include "worker/backend/cuda/device/runtime.h"
 
 #include <catch2/catch.hpp>
 #include <numeric>

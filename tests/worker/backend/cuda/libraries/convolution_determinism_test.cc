@@ -5,7 +5,7 @@
 #include "tests/worker/backend/cuda/gpu.h"
 #include "tests/worker/backend/model_program.h"
 #include "worker/backend/cuda/device/device.h"
-#include "worker/backend/cuda/libraries/choose_convolution.h"
+#include "worker/backend/cuda/libraries/cudnn_convolution.h"
 #include "worker/backend/cuda/libraries/plan_cache.h"
 #include "worker/backend/cuda/libraries/plan_table.h"
 #include "worker/backend/cuda/node_run.h"

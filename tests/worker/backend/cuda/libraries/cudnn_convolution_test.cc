@@ -10,7 +10,6 @@
 
 #include "tests/worker/backend/cuda/libraries/absent_h200.h"
 #include "tests/worker/backend/model_program.h"
-#include "worker/backend/cuda/libraries/choose_convolution.h"
 #include "worker/backend/cuda/libraries/plan_cache.h"
 
 namespace ringmaster::cuda {

@@ -18,7 +18,7 @@
 #include "common/zoo/model_table.h"
 #include "tests/support/zoo_program.h"
 #include "tests/worker/backend/cuda/libraries/absent_h200.h"
-#include "worker/backend/cuda/libraries/choose_convolution.h"
+#include "worker/backend/cuda/libraries/cudnn_convolution.h"
 
 namespace ringmaster::cuda {
 namespace {

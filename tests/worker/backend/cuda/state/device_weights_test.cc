@@ -1,4 +1,4 @@
-#include "worker/backend/cuda/state/device_weights.h"
+#include "worker/backend/cuda/state/weights.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>

@@ -8,7 +8,6 @@
 #include "tests/worker/backend/cuda/state/state_under_test.h"
 #include "worker/backend/cpu/storage.h"
 #include "worker/backend/cuda/device/runtime.h"
-#include "worker/backend/cuda/device/staging.h"
 #include "worker/backend/cuda/kernels/state.h"
 
 namespace ringmaster::testing {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "worker/backend/cuda/device/nccl.h"
+#include "worker/backend/cuda/device/gpu_group.h"
 
 namespace ringmaster::testing {
 

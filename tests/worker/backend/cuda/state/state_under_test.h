@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "worker/backend/cuda/device/nccl.h"
+#include "worker/backend/cuda/device/gpu_group.h"
 
 namespace ringmaster::testing {
 

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "tests/worker/backend/cuda/late_runtime.h"
-#include "worker/backend/cuda/device/staging.h"
+#include "worker/backend/cuda/device/runtime.h"
 
 namespace ringmaster::cuda {
 namespace {
