@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import time
-import unittest
 
 import cluster  # noqa: I001  before grpc
 import grpc
