@@ -159,4 +159,4 @@ class CacheFullTest(cluster.ClusterTest):
 
 if __name__ == "__main__":
     private.enter()
-    cluster.main()
+    cluster.main(at_once=2)

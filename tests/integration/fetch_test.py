@@ -212,4 +212,4 @@ class FetchTest(cluster.ClusterTest):
 
 
 if __name__ == "__main__":
-    cluster.main()
+    cluster.main(at_once=2)

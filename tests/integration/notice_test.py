@@ -173,4 +173,4 @@ class NoticeTest(cluster.ClusterTest):
 
 
 if __name__ == "__main__":
-    cluster.main()
+    cluster.main(at_once=2)

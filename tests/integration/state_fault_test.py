@@ -115,4 +115,4 @@ class StateFaultTest(cluster.ClusterTest):
 
 
 if __name__ == "__main__":
-    cluster.main()
+    cluster.main(at_once=2)

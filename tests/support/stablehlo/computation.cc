@@ -181,29 +181,37 @@ void Computation::FindOnlyOp(const RegionText& region) {
 
 namespace {
 
-// Memory of values that are dead, for those to come: fresh pages cost more than most ops.
+// Memory of values that are dead, for those to come, also of the thread's next run: fresh pages
+// cost more than most ops.
 class Recycler {
  public:
   // Of that many bytes, which may be anything.
-  std::vector<std::byte> Take(size_t bytes) {
+  Bytes Take(size_t bytes) {
     const auto found = free_.lower_bound(bytes);
-    if (found == free_.end() || found->first > 2 * bytes + kSmall) {
-      return std::vector<std::byte>(bytes);
-    }
-    std::vector<std::byte> memory = std::move(found->second);
+    if (found == free_.end() || found->first > 2 * bytes + kSmall) return Bytes(bytes);
+    Bytes memory = std::move(found->second);
+    held_ -= found->first;
     free_.erase(found);
     memory.resize(bytes);
     return memory;
   }
-  void Give(std::vector<std::byte> memory) {
+  void Give(Bytes memory) {
     const size_t bytes = memory.size();
-    if (bytes > kSmall) free_.emplace(bytes, std::move(memory));
+    if (bytes <= kSmall) return;
+    if (held_ + bytes > kMost) {
+      free_.clear();
+      held_ = 0;
+    }
+    held_ += bytes;
+    free_.emplace(bytes, std::move(memory));
   }
 
  private:
   static constexpr size_t kSmall = 4096;
+  static constexpr size_t kMost = size_t{1} << 29;
 
-  std::multimap<size_t, std::vector<std::byte>> free_;
+  std::multimap<size_t, Bytes> free_;
+  size_t held_ = 0;
 };
 
 }  // namespace
@@ -212,7 +220,7 @@ std::vector<Tensor> Computation::Run(Inputs arguments) const {
   std::vector<Tensor> owned(values_.size());
   std::vector<const Tensor*> values(values_.size());
   std::ranges::copy(arguments, values.begin());
-  Recycler recycler;
+  thread_local Recycler recycler;
   std::vector<const Tensor*> inputs;
   for (const Instruction& instruction : instructions_) {
     if (!instruction.kernel.run) {

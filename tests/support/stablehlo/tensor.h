@@ -4,8 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <new>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ringmaster::testing::stablehlo {
@@ -46,10 +49,29 @@ struct TensorType {
 
 [[nodiscard]] std::string Text(const TensorType& type);  // tensor<2x3xf32>
 
+// Memory that nobody clears first: who asks for it writes all of it.
+template <typename T>
+struct Uncleared : std::allocator<T> {
+  using std::allocator<T>::allocator;
+  template <typename U>
+  struct rebind {
+    using other = Uncleared<U>;
+  };
+  template <typename U>
+  void construct(U* place) {
+    ::new (static_cast<void*>(place)) U;
+  }
+  template <typename U, typename... Arguments>
+  void construct(U* place, Arguments&&... arguments) {
+    ::new (static_cast<void*>(place)) U(std::forward<Arguments>(arguments)...);
+  }
+};
+using Bytes = std::vector<std::byte, Uncleared<std::byte>>;
+
 struct Tensor {
   Type type = Type::kFloat32;
   Shape shape;
-  std::vector<std::byte> bytes;
+  Bytes bytes;
 
   Tensor() = default;
   explicit Tensor(const TensorType& of) : type(of.type), shape(of.shape), bytes(of.bytes()) {}

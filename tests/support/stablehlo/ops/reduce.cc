@@ -117,7 +117,7 @@ Kernel RegionKernel(const Region& region, const Shape& shape, const Axes& reduce
   const int64_t each = Elements(Permuted(shape, reduced));
   return Kernel([=](Inputs inputs, Outputs outputs) {
     const size_t n = outputs.size();
-    std::vector<std::vector<std::byte>> sorted;
+    std::vector<Bytes> sorted;
     for (size_t i = 0; i < n; ++i) {
       sorted.emplace_back(inputs[i]->bytes.size());
       walk.Copy(Size(types[i].type), sorted.back().data(), inputs[i]->bytes.data());
