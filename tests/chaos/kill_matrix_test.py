@@ -118,4 +118,4 @@ class KillMatrixTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    cluster.main()
+    cluster.main(at_once=2)

@@ -33,4 +33,4 @@ class StormOverTlsTest(storms_test.StormsTest):
 
 
 if __name__ == "__main__":
-    cluster.main()
+    cluster.main(at_once=2)

@@ -55,4 +55,4 @@ class StormsTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    cluster.main()
+    cluster.main(at_once=2)

@@ -209,4 +209,4 @@ if shard.step == 3 and shard.shard == 0:
 
 
 if __name__ == "__main__":
-    cluster.main()
+    cluster.main(at_once=2)
