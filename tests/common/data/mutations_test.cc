@@ -9,6 +9,7 @@
 #include "common/data/formats/image_formats.h"
 #include "common/data/sample_data.h"
 #include "common/sha256.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::data {
@@ -16,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kRounds = 250;
+constexpr int kRounds = testing::kSanitized ? 60 : 250;
 
 // All columns of all samples, in order.
 StatusOr<std::string> AllSamples(const Dataset& dataset) {

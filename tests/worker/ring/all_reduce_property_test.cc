@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "tests/support/memory_link.h"
+#include "tests/support/sanitized.h"
 #include "tests/worker/ring/reduction_case.h"
 #include "tests/worker/ring/script_comparison.h"
 
@@ -20,12 +21,7 @@ StatusOr<std::vector<std::vector<StepResult>>> RunOverMemory(const ReductionCase
 }  // namespace
 
 TEST_CASE("AllReduce: totals, flags and reduced values depend on the shards alone") {
-// Under a sanitizer each takes ten times as long; release has all of them, by night.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr uint64_t kCases = 500;
-#else
-  constexpr uint64_t kCases = 2000;
-#endif
+  constexpr uint64_t kCases = testing::kSanitized ? 500 : 2000;
   size_t flagged = 0;
   size_t compared = 0;
   for (uint64_t seed = 1; seed <= kCases; ++seed) {
