@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kRounds = testing::kSanitized ? 60 : 250;
+constexpr int kRounds = testing::kSanitized ? 25 : 250;
 
 // All columns of all samples, in order.
 StatusOr<std::string> AllSamples(const Dataset& dataset) {
