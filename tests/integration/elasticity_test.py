@@ -268,4 +268,4 @@ class ElasticityTest(cluster.ClusterTest):
 
 
 if __name__ == "__main__":
-    cluster.main(at_once=2)
+    cluster.main()
