@@ -1,16 +1,18 @@
 #!/usr/bin/python3
-"""A script of the user's on two workers of one thread, beside its own model in DistributedDataParallel over gloo.
+"""A script of the user's in two processes, beside its own model in DistributedDataParallel over gloo.
 
 usage: bench/script_speed.py [--script gpt|resnet] [--rounds N] [--steps N] [--shards V]
                              the programs: RINGMASTER_BIN, or build/release/bin
 
 Both train what examples/python/SCRIPT.py makes of its arguments, with batch and optimizer as they stand there; what is
-in front of its attach is run for DDP as it is. Rounds of N steps, in turn: DDP's two processes stand still while a job
-of the script runs, and no job runs while they train. The first quarter of each round does not count. Printed: the
-median step of each in ms over all rounds, and the ratio; one shard for each worker unless --shards says otherwise, as
-DDP has one piece of the batch for each process.
+in front of its attach is run for DDP as it is. Rounds of N steps, in turn: DDP's two processes, a job on one worker of
+two cores, as a host has it, and a job on two workers of one core, which have a ring between them; whoever's turn it is
+not stands still. The first quarter of each round does not count. Printed: the median step of each in ms over all
+rounds, and the ratios; one shard for each process unless --shards says otherwise, as DDP has one piece of the batch
+for each.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -85,6 +87,8 @@ def train_by_orders(script, rank, store):
 class Ddp:
     """Its two processes."""
 
+    name = "DDP + gloo"
+
     def __init__(self, script, folder):
         command = [PYTHON, __file__, "--script", script, "--store", str(folder / "store")]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -100,8 +104,10 @@ class Ddp:
             process.stdin.flush()
         return [json.loads(process.stdout.readline()) for process in self.processes][0]
 
-    def end(self):
+    def end(self, failed):
         for process in self.processes:
+            if failed:
+                process.kill()
             process.stdin.close()
         for process in self.processes:
             process.wait(30)
@@ -111,20 +117,26 @@ class Ddp:
 
 
 class Ours:
-    def __init__(self, script, shards, folder):
+    """Two processes of the script: of one worker, or of two."""
+
+    def __init__(self, options, workers, folder):
         import step_times  # noqa: I001  it says where the modules of tests are
         import cluster
         self.steps_of = step_times.steps_of
         self.cluster = cluster.Cluster()
-        self.script, self.shards, self.folder = script, shards, folder
+        self.options, self.workers, self.folder = options, workers, folder
+        self.name = f"{workers} worker" + "s" * (workers > 1)
         self.cluster.start_coordinator()
-        self.witness, _ = (self.cluster.start_worker(name) for name in ("a", "b"))
-        (folder / f"{script}.py").write_text((ROOT / f"examples/python/{script}.py").read_text())
+        started = [self.cluster.start_worker(name, cores=2 // workers) for name in "ab"[:workers]]
+        self.witness = started[0]
+        script = f"{options.script}.py"
+        (folder / script).write_text((ROOT / "examples/python" / script).read_text())
 
     def round(self, steps):
-        spec = {"name": f"speed-{self.script}", "shards": self.shards, "steps": steps, "workers": {"min": 2, "max": 2},
-                "checkpoint": {"every_steps": 10 ** 6, "keep": 1},
-                "script": {"file": f"{self.script}.py", "args": ARGUMENTS[self.script]}}
+        script = self.options.script
+        spec = {"name": f"speed-{script}", "shards": self.options.shards, "steps": steps,
+                "workers": {"min": self.workers, "max": self.workers}, "checkpoint": {"every_steps": 10 ** 6, "keep": 1},
+                "script": {"file": f"{script}.py", "args": ARGUMENTS[script]}}
         path = self.folder / "job.yaml"
         path.write_text(json.dumps(spec))
         before = len(self.steps_of(self.witness))
@@ -134,29 +146,30 @@ class Ours:
         moments = [moment for moment, _ in self.steps_of(self.witness)[before:]]
         return [behind - at for at, behind in zip(moments, moments[1:])]
 
+    def end(self, failed):
+        if not failed:
+            self.cluster.stop()
+        self.cluster.destroy(failed)
+
 
 def compare(options):
-    ddp, ours = [], []
-    with tempfile.TemporaryDirectory(prefix="ringmaster-bench-") as name:
-        folder = pathlib.Path(name)
-        theirs, own, failed = Ddp(options.script, folder), Ours(options.script, options.shards, folder), True
-        try:
-            for number in range(options.rounds):
-                skip = options.steps // 4
-                ddp += theirs.round(options.steps)[skip:]
-                ours += own.round(options.steps)[skip:]
-                print(f"round {number}: DDP {1000 * statistics.median(ddp[-options.steps + skip:]):.0f} ms, "
-                      f"ringmaster {1000 * statistics.median(ours[-options.steps + skip + 1:]):.0f} ms", flush=True)
-            theirs.end()
-            own.cluster.stop()
-            failed = False
-        finally:
-            own.cluster.destroy(failed)
-            for process in theirs.processes:
-                process.kill()
-    a, b = statistics.median(ddp), statistics.median(ours)
-    print(f"{options.script}, {options.shards} shards: DDP + gloo {1000 * a:.1f} ms a step, ringmaster {1000 * b:.1f} ms: "
-          f"{b / a:.2f}")
+    with tempfile.TemporaryDirectory(prefix="ringmaster-bench-") as name, contextlib.ExitStack() as ends:
+        folder, failed = pathlib.Path(name), True
+        contenders = [Ddp(options.script, folder)]
+        ends.callback(lambda: [contender.end(failed) for contender in contenders])
+        for workers in (1, 2):
+            contenders.append(Ours(options, workers, folder))
+        seconds = {contender.name: [] for contender in contenders}
+        for number in range(options.rounds):
+            for contender in contenders:
+                counted = contender.round(options.steps)[options.steps // 4:]
+                seconds[contender.name] += counted
+                print(f"round {number}: {contender.name} {1000 * statistics.median(counted):.0f} ms", flush=True)
+        failed = False
+    medians = {name: statistics.median(each) for name, each in seconds.items()}
+    theirs = medians.pop(Ddp.name)
+    print(f"{options.script}, {options.shards} shards: {Ddp.name} {1000 * theirs:.1f} ms a step; ringmaster on " +
+          ", ".join(f"{name} {1000 * own:.1f} ms: {own / theirs:.2f}" for name, own in medians.items()))
 
 
 def main():

@@ -28,22 +28,24 @@ void Units::Reset() {
 
 void Units::Advance(std::span<const float> reduced) {
   RING_CHECK(reduced.size() == layout_->arena_elements(), "gradients in arena layout");
-  for (size_t b = 0; b < exponents_.size(); ++b) {
-    Take(b, reduced.subspan(b * kBlockElements, layout_->blocks()[b].count));
+  std::vector<int16_t> own(exponents_.size());
+  for (size_t b = 0; b < own.size(); ++b) {
+    own[b] = OwnExponent(reduced.subspan(b * kBlockElements, layout_->blocks()[b].count));
   }
-  Settle();
+  Settle(own);
 }
 
-void Units::Take(size_t block, std::span<const float> reduced) {
-  exponents_[block] = static_cast<int16_t>(ExponentOf(LargestMagnitude(reduced)));
+int16_t Units::OwnExponent(std::span<const float> reduced) {
+  return static_cast<int16_t>(ExponentOf(LargestMagnitude(reduced)));
 }
 
-void Units::Settle() {
+void Units::Settle(std::span<const int16_t> own) {
+  RING_CHECK(own.size() == exponents_.size(), "an exponent of each block");
   for (const TensorRange& tensor : layout_->tensors()) {
-    const auto first = exponents_.begin() + static_cast<ptrdiff_t>(tensor.first_block);
-    const auto end = first + static_cast<ptrdiff_t>(tensor.block_count);
-    const int lowest = LowestExponent(*std::max_element(first, end), precision_bits_);
-    std::transform(first, end, first, [&](int16_t e) { return ClampExponent(e, lowest); });
+    const std::span<const int16_t> blocks = own.subspan(tensor.first_block, tensor.block_count);
+    const int lowest = LowestExponent(*std::ranges::max_element(blocks), precision_bits_);
+    std::ranges::transform(blocks, exponents_.begin() + static_cast<ptrdiff_t>(tensor.first_block),
+                           [&](int16_t e) { return ClampExponent(e, lowest); });
   }
 }
 

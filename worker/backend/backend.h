@@ -164,8 +164,8 @@ class Weights {
   // of a parameter, from element `begin` on, is followed in order by one thread: `from` to `to`.
   // What copies a backend then has need not be brought up. Nothing of it is needed.
   virtual void BeginUpdate() {}
-  // Of how many elements of the parameter pieces should be multiples, behind BeginUpdate: of others
-  // nothing may follow.
+  // Of how many elements of the parameter pieces should be multiples, until the next Refresh: of
+  // others nothing may follow.
   [[nodiscard]] virtual size_t FollowedUnit(uint32_t /*parameter*/) const { return 1; }
   virtual void Follow(uint32_t /*parameter*/, const float* /*values*/, const UpdatedRange& /*r*/) {}
   virtual void EndUpdate() {}

@@ -56,6 +56,7 @@ void Reducer::Begin(Round round, uint64_t step) {
   round_ = round;
   step_ = step;
   news_ = {};
+  reduced_.clear();
   failed_.store(!aborted_.ok(), std::memory_order_relaxed);
   ring_.waits().Reset();
   stage_ = Stage::kReducing;
@@ -79,6 +80,15 @@ void Reducer::SubmitRecord(exact::Record own, EndsAtBoundary ends, RowBits rows)
     changed_.NotifyAll();
   }
   ring_.Nudge();
+}
+
+std::vector<uint32_t> Reducer::WaitForBuckets() {
+  MutexLock lock(mu_);
+  WaitFor(changed_, mu_, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return stage_ == Stage::kDone || !reduced_.empty();
+  });
+  if (stage_ == Stage::kDone) return {};
+  return std::exchange(reduced_, {});
 }
 
 StatusOr<exact::Record> Reducer::Wait() {
@@ -235,7 +245,13 @@ Status Reducer::AddNumbers(uint32_t index, Numbers* numbers) {
 Status Reducer::Finished(uint32_t index) {
   --unfinished_;
   pulse_->Tick();
-  if (device_ == nullptr || index >= gradient_buckets()) return absl::OkStatus();
+  if (index >= gradient_buckets()) return absl::OkStatus();
+  if (device_ == nullptr) {
+    MutexLock lock(mu_);
+    reduced_.push_back(index);
+    changed_.NotifyAll();
+    return absl::OkStatus();
+  }
   const exact::Bucket& bucket = sum_->buckets()[index];
   return OnDevice([&] {
     return device_->WriteTotals(

@@ -79,6 +79,9 @@ class Reducer {
   // `rows` go behind it, in a step of predictions: likewise of the same blocks everywhere.
   void SubmitRecord(exact::Record own, EndsAtBoundary ends = EndsAtBoundary::kNo,
                     RowBits rows = {});
+  // Buckets of gradients whose totals are there and that were not given out before; waits for one.
+  // None: the reduction has ended, and Wait says how. In a ring of several members.
+  std::vector<uint32_t> WaitForBuckets();
   // Waits for the end of the reduction: the ring's record. The error is the link's, or what Leave
   // gave.
   StatusOr<exact::Record> Wait();
@@ -167,6 +170,7 @@ class Reducer {
   Condition changed_;
   Stage stage_ ABSL_GUARDED_BY(mu_) = Stage::kIdle;
   News news_ ABSL_GUARDED_BY(mu_);
+  std::vector<uint32_t> reduced_ ABSL_GUARDED_BY(mu_);  // buckets for WaitForBuckets
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   Status aborted_ ABSL_GUARDED_BY(mu_);
   StatusOr<exact::Record> result_ ABSL_GUARDED_BY(mu_);

@@ -1,12 +1,12 @@
 #include "worker/train/step_loop.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/signals.h"
 #include "worker/backend/failure.h"
 #include "worker/state/watch.h"
 #include "worker/train/state_check.h"
-#include "worker/train/update.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -171,10 +171,11 @@ Status StepLoop::Step() {
   const uint64_t step = job_->state->step;
   reducer_.Begin(Round::kStep, step);
   const Status computed = Compute();
-  const StatusOr<exact::Record> total = Reduce();
+  ReducedSums sums = {.source = peers_.link == nullptr ? SumSource::kOwn : SumSource::kRing};
+  const StatusOr<exact::Record> total = Reduce(&sums);
   RING_RETURN_IF_ERROR(Annotate(computed, fmt::format("step {}", step)));
   RING_RETURN_IF_ERROR(total.status());
-  RING_RETURN_IF_ERROR(Finish(*total));
+  RING_RETURN_IF_ERROR(Finish(*total, std::move(sums)));
   reporter_.StepDone(total->samples(), times_);
   return absl::OkStatus();
 }
@@ -211,30 +212,45 @@ exact::Record StepLoop::OwnRecord() const {
 }
 
 // When shards are missing the run is over, and the reduction ends by itself.
-StatusOr<exact::Record> StepLoop::Reduce() {
+StatusOr<exact::Record> StepLoop::Reduce(ReducedSums* sums) {
   StatusOr<exact::Record> total;
+  double seconds = 0;
+  const double update_before = times_.update;
   {
-    const PhaseScope phase(&job_->pulse, "reduce", &times_.ring_transfer);
+    const PhaseScope phase(&job_->pulse, "reduce", &seconds);
     const bool ends = peers_.at_boundary.stop_requested();
     if (job_->step_work.complete()) {
       reducer_.SubmitRecord(OwnRecord(), ends ? EndsAtBoundary::kAsked : EndsAtBoundary::kNo,
                             Predicts(job_->spec()) ? OwnRows(*job_) : RowBits());
+      if (sums->source == SumSource::kRing && WeightUpdate::ReadsAhead(*job_)) {
+        sums->begun = WeightUpdate::Begin(job_, sums->source);
+        ReadAhead(sums->begun.get());
+      }
     }
     total = reducer_.Wait();
   }
-  times_.ring_wait += reducer_.wait_seconds();
-  times_.ring_transfer -= reducer_.wait_seconds();
+  seconds -= times_.update - update_before;
+  const double wait = std::min(seconds, reducer_.wait_seconds());
+  times_.ring_wait += wait;
+  times_.ring_transfer += seconds - wait;
   return total;
 }
 
-Status StepLoop::Finish(const exact::Record& total) {
+void StepLoop::ReadAhead(WeightUpdate* update) {
+  for (auto buckets = reducer_.WaitForBuckets(); !buckets.empty();
+       buckets = reducer_.WaitForBuckets()) {
+    const PhaseScope phase(&job_->pulse, "update", &times_.update);
+    update->ReadAhead(buckets, [this] { return abandoned(); });
+  }
+}
+
+Status StepLoop::Finish(const exact::Record& total, ReducedSums sums) {
   const StatusOr<Verdict> verdict = Judge(*job_, total);
   if (!verdict.ok()) {
     Farewell();
     return verdict.status();
   }
   const PhaseScope phase(&job_->pulse, "update", &times_.update);
-  const SumSource source = peers_.link == nullptr ? SumSource::kOwn : SumSource::kRing;
   if (Predicts(job_->spec())) {
     TakeRows(job_, total, reducer_.TakeRows());
     // No update reads the state here.
@@ -244,17 +260,17 @@ Status StepLoop::Finish(const exact::Record& total) {
     job_->pulse.set_applied(job_->state->step);
     return absl::OkStatus();
   }
-  if (*verdict == Verdict::kApply) return Apply(total, source);
-  const Status skipped = SkipStep(job_, total, source);
+  if (*verdict == Verdict::kApply) return Apply(total, std::move(sums));
+  const Status skipped = SkipStep(job_, total, std::move(sums));
   if (!skipped.ok()) return reducer_.Leave(skipped);
   job_->pulse.set_applied(job_->state->step);
   reporter_.Skipped(DescribeFlag(*job_->layout, total));
   return absl::OkStatus();
 }
 
-Status StepLoop::Apply(const exact::Record& total, SumSource source) {
+Status StepLoop::Apply(const exact::Record& total, ReducedSums sums) {
   const uint32_t loss_scale = job_->state->loss_scale.value;
-  const Status applied = ApplyStep(job_, total, source);
+  const Status applied = ApplyStep(job_, total, std::move(sums));
   if (!applied.ok()) return reducer_.Leave(applied);
   job_->pulse.set_applied(job_->state->step);
   if (job_->state->loss_scale.value != loss_scale) reporter_.Grown();

@@ -21,6 +21,7 @@
 #include "worker/train/shard_work.h"
 #include "worker/train/trainer.h"
 #include "worker/train/training_job.h"
+#include "worker/train/update.h"
 
 namespace ringmaster::worker {
 
@@ -45,11 +46,13 @@ class StepLoop {
   // Waits for the cores, which fold what is missing of the step's shards.
   Status Compute();
   [[nodiscard]] exact::Record OwnRecord() const;
-  // Hands over the own record and waits for the ring; the total of all records.
-  StatusOr<exact::Record> Reduce();
+  // Hands over the own record and waits for the ring, beside which what is in already is read for
+  // the update; the total of all records.
+  StatusOr<exact::Record> Reduce(ReducedSums* sums);
+  void ReadAhead(WeightUpdate* update);
   // Applies or skips; an error when neither is possible.
-  Status Finish(const exact::Record& total);
-  Status Apply(const exact::Record& total, SumSource source);
+  Status Finish(const exact::Record& total, ReducedSums sums);
+  Status Apply(const exact::Record& total, ReducedSums sums);
   Status ReachBoundary();
 
   // Before this member leaves a ring that has nothing more to do: waits until every member has the

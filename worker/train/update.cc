@@ -14,7 +14,6 @@
 #include "worker/backend/failure.h"
 #include "worker/state/state_hash.h"
 #include "worker/train/state_check.h"
-#include "worker/train/weight_update.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -105,14 +104,15 @@ struct Trained {
 
 enum class Change : uint8_t { kUpdate, kNone };
 
-StatusOr<Trained> TrainHere(TrainingJob* job, Change change, SumSource source) {
+StatusOr<Trained> TrainHere(TrainingJob* job, Change change, ReducedSums sums) {
   State& state = *job->state;
+  const auto update = sums.begun ? std::move(sums.begun) : WeightUpdate::Begin(job, sums.source);
   Trained trained;
   trained.exponents_read = state.units.Hash();
   if (change == Change::kUpdate) {
-    trained.pass = UpdateWeights(job, source);
+    trained.pass = update->Apply();
   } else {
-    trained.pass = PassOver(job, source);
+    trained.pass = update->Skip();
     state.units.Reset();
   }
   trained.exponents_written = state.units.Hash();
@@ -141,13 +141,14 @@ StatusOr<Trained> TrainOnDevice(TrainingJob* job, Change change, SumSource sourc
 // Compares what the step reads of S(k) with what was written before it changes anything that is
 // not hashed on its way; then all that an update or none changes but statistics, numbers and units'
 // hashes of the next state. The digest's sum over the gradients.
-StatusOr<exact::BlockSum> Train(TrainingJob* job, Change change, SumSource source) {
+StatusOr<exact::BlockSum> Train(TrainingJob* job, Change change, ReducedSums sums) {
   State& state = *job->state;
   StateSums read = state.written;
   read.statistics = HashStatistics(state);
   read.numbers = HashNumbers(state);
-  RING_ASSIGN_OR_RETURN(Trained trained, job->device != nullptr ? TrainOnDevice(job, change, source)
-                                                                : TrainHere(job, change, source));
+  RING_ASSIGN_OR_RETURN(Trained trained, job->device != nullptr
+                                             ? TrainOnDevice(job, change, sums.source)
+                                             : TrainHere(job, change, std::move(sums)));
   read.trained = std::move(trained.pass.read);
   read.exponents = trained.exponents_read;
   const std::string what = NameDifference(*state.layout, state.written, read);
@@ -193,12 +194,12 @@ StatusOr<Verdict> Judge(const TrainingJob& job, const exact::Record& total) {
       state.step, what);
 }
 
-Status ApplyStep(TrainingJob* job, const exact::Record& total, SumSource source) {
+Status ApplyStep(TrainingJob* job, const exact::Record& total, ReducedSums sums) {
   MutexLock lock(job->state_mu);
   RING_RETURN_IF_ERROR(job->lost_state);
   State& state = *job->state;
   job->rates = RatesOf(*job->layout, total);
-  RING_ASSIGN_OR_RETURN(const exact::BlockSum sum, Train(job, Change::kUpdate, source));
+  RING_ASSIGN_OR_RETURN(const exact::BlockSum sum, Train(job, Change::kUpdate, std::move(sums)));
   if (job->scaled()) {
     state.loss_scale = AfterGoodStep(state.loss_scale, job->spec().growth_steps());
   }
@@ -210,11 +211,11 @@ Status ApplyStep(TrainingJob* job, const exact::Record& total, SumSource source)
   return absl::OkStatus();
 }
 
-Status SkipStep(TrainingJob* job, const exact::Record& total, SumSource source) {
+Status SkipStep(TrainingJob* job, const exact::Record& total, ReducedSums sums) {
   MutexLock lock(job->state_mu);
   RING_RETURN_IF_ERROR(job->lost_state);
   State& state = *job->state;
-  RING_ASSIGN_OR_RETURN(const exact::BlockSum sum, Train(job, Change::kNone, source));
+  RING_ASSIGN_OR_RETURN(const exact::BlockSum sum, Train(job, Change::kNone, std::move(sums)));
   state.loss_scale = AfterSkippedStep(state.loss_scale);
   EndStep(total, sum, job);
   return absl::OkStatus();

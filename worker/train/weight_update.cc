@@ -72,14 +72,13 @@ std::vector<Piece> CutPieces(const exact::BlockLayout& layout, const Weights& we
   return pieces;
 }
 
-// Where the sums of the step are, and their units, which the update replaces: the one place that
-// reads them.
+// Where the sums of the step are, and their units, which are replaced behind the update: the one
+// place that reads them.
 class StepSums {
  public:
   StepSums(const TrainingJob& job, SumSource source)
       : integers_(source == SumSource::kOwn ? job.gradients->integers() : job.totals.integers),
-        exponents_(job.state->units.exponents().begin(), job.state->units.exponents().end()),
-        precision_bits_(job.state->units.precision_bits()) {
+        units_(job.state->units) {
     const exact::Bucket all{0, job.layout->blocks().block_count()};
     floats_ = source == SumSource::kOwn ? job.gradients->floats(all) : job.totals.floats.span();
   }
@@ -105,15 +104,14 @@ class StepSums {
     if (!floats_.empty()) {
       std::ranges::copy(floats_.subspan(b * kBlockElements, block.count), gradient);
     } else {
-      integers_.Dequantize(b, exponents_[b] - precision_bits_, {gradient, block.count});
+      integers_.Dequantize(b, units_.unit_exponent(b), {gradient, block.count});
     }
   }
 
  private:
   const exact::BlockSums& integers_;
   std::span<const float> floats_;
-  const std::vector<int16_t> exponents_;  // of the step
-  const int precision_bits_;
+  const exact::Units& units_;
 };
 
 // What became of one piece, by part: the parameters, then each slot.
@@ -135,25 +133,29 @@ class SlotSpans {
   size_t count_ = 0;
 };
 
-// A pass over all pieces: its state, which the cores share, each piece one core's.
-class Pass {
+// The passes of a step over all pieces: their state, which the cores share, each piece one core's.
+class Passes {
  public:
-  Pass(TrainingJob* job, SumSource source)
+  Passes(TrainingJob* job, SumSource source)
       : job_(*job),
         state_(*job->state),
         layout_(job->layout->blocks()),
         sums_(*job, source),
         parts_(1 + state_.slots.size()),
         pieces_(CutPieces(layout_, *job->weights)),
-        results_(pieces_.size(), PieceSums(parts_)) {}
+        results_(pieces_.size(), PieceSums(parts_)),
+        taken_(pieces_.size()),
+        exponents_(job->exact_sums() ? layout_.block_count() : 0) {}
 
   // Hashes the sums and what was written, updates where each element is updated by itself; clears.
   void UpdateAlone() {
-    TakePieces([this](const Piece& piece, PieceSums* result) {
+    job_.weights->BeginUpdate();
+    ChangeAll([this](const Piece& piece, PieceSums* result) {
       const graph::TensorStep step = StepOf(piece, {});
       ForStrips(piece, [&](const Piece& strip) {
         const StripGradient gradient(sums_, layout_, strip);
-        TakeStrip(strip, gradient.span(), result);
+        HashSums(strip, result);
+        TakeExponents(strip, gradient.span());
         Hash(strip, &result->read);
         Update(strip, step, gradient.span(), result);
         job_.gradients->Clear(strip.first_block, strip.block_count);
@@ -167,22 +169,33 @@ class Pass {
   // anyway.
   enum class Reads : uint8_t { kFirst, kWithUpdate };
 
-  // Everything before an update with norms. `look(strip, gradient)` is called for each block, on
-  // its core.
-  template <typename Look>
-  void TakeAll(Reads reads, Look look) {
-    TakePieces([&](const Piece& piece, PieceSums* result) {
-      ForStrips(piece, [&](const Piece& strip) {
-        const StripGradient gradient(sums_, layout_, strip);
-        TakeStrip(strip, gradient.span(), result);
-        if (reads == Reads::kFirst) Hash(strip, &result->read);
-        look(strip, gradient.span());
-      });
-    });
+  using Visit = std::function<void(const Piece& strip, std::span<const float> gradient)>;
+
+  // Everything before an update with norms, of a bucket's pieces, or of those for which it was not
+  // done yet. `visit` is called for each strip, on its core.
+  void TakeBuckets(std::span<const uint32_t> buckets, const std::function<bool()>& abandoned,
+                   Reads reads, const Visit& visit) {
+    std::vector<size_t> wanted;
+    for (const uint32_t number : buckets) {
+      const exact::Bucket& bucket = job_.gradients->buckets()[number];
+      for (size_t i = FirstPieceFrom(bucket.first_block);
+           i < FirstPieceFrom(bucket.first_block + bucket.block_count); ++i) {
+        wanted.push_back(i);
+      }
+    }
+    Take(wanted, abandoned, reads, visit);
+  }
+  void TakeRest(Reads reads, const Visit& visit) {
+    std::vector<size_t> wanted;
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      if (taken_[i] == 0) wanted.push_back(i);
+    }
+    const auto abandoned = [] { return false; };
+    Take(wanted, abandoned, reads, visit);
   }
 
-  // The slots of an update that adapts by its step, behind TakeAll. Gradients are made once more of
-  // the sums, here and below: that is one pass over memory, where keeping them would be two.
+  // The slots of an update that adapts by its step, behind TakeRest. Gradients are made once more
+  // of the sums, here and below: that is one pass over memory, where keeping them would be two.
   void Prepare(const std::vector<graph::NormFactors>& factors) {
     ForEach([&](const Piece& piece, PieceSums*) {
       const graph::TensorStep step = StepOf(piece, factors[piece.tensor]);
@@ -193,9 +206,10 @@ class Pass {
     });
   }
 
-  // The update itself, behind TakeAll.
+  // The update itself, behind TakeRest.
   void UpdateWith(const std::vector<graph::NormFactors>& factors, Reads reads) {
-    ForEach([&](const Piece& piece, PieceSums* result) {
+    job_.weights->BeginUpdate();
+    ChangeAll([&](const Piece& piece, PieceSums* result) {
       const graph::TensorStep step = StepOf(piece, factors[piece.tensor]);
       ForStrips(piece, [&](const Piece& strip) {
         if (reads == Reads::kWithUpdate) Hash(strip, &result->read);
@@ -208,11 +222,12 @@ class Pass {
     EndUpdate();
   }
 
-  // No update.
+  // No update, whatever was taken.
   void Skip() {
-    TakePieces([this](const Piece& piece, PieceSums* result) {
+    ChangeAll([this](const Piece& piece, PieceSums* result) {
+      *result = PieceSums(parts_);
       ForStrips(piece, [&](const Piece& strip) {
-        TakeStrip(strip, {}, result);
+        HashSums(strip, result);
         Hash(strip, &result->read);
         job_.gradients->Clear(strip.first_block, strip.block_count);
       });
@@ -289,23 +304,52 @@ class Pass {
     }
   }
 
-  void TakePieces(const std::function<void(const Piece&, PieceSums*)>& take) {
+  // The pass that ends a step.
+  void ChangeAll(const std::function<void(const Piece&, PieceSums*)>& change) {
     const size_t middle = pieces_.size() / 2;
     ForEach([&](const Piece& piece, PieceSums* result) {
       if (&piece == &pieces_[middle]) HitFailpoint("apply", state_.step);
       DefaultFloatMode::Check();
-      take(piece, result);
+      change(piece, result);
     });
   }
 
-  // Hashes the sums; the next units come from `gradient`, where there is one.
-  void TakeStrip(const Piece& strip, std::span<const float> gradient, PieceSums* result) {
+  [[nodiscard]] size_t FirstPieceFrom(size_t block) const {
+    const auto found = std::ranges::lower_bound(pieces_, block, {}, &Piece::first_block);
+    return static_cast<size_t>(found - pieces_.begin());
+  }
+
+  void Take(const std::vector<size_t>& wanted, const std::function<bool()>& abandoned, Reads reads,
+            const Visit& visit) {
+    job_.cores->ForEach(wanted.size(), [&](size_t number) {
+      if (abandoned()) return;
+      DefaultFloatMode::Check();
+      const size_t i = wanted[number];
+      PieceSums* const result = &results_[i];
+      ForStrips(pieces_[i], [&](const Piece& strip) {
+        const StripGradient gradient(sums_, layout_, strip);
+        HashSums(strip, result);
+        TakeExponents(strip, gradient.span());
+        if (reads == Reads::kFirst) Hash(strip, &result->read);
+        visit(strip, gradient.span());
+      });
+      taken_[i] = 1;
+    });
+  }
+
+  void HashSums(const Piece& strip, PieceSums* result) const {
+    for (size_t b = strip.first_block; b < strip.first_block + strip.block_count; ++b) {
+      sums_.Hash(layout_.blocks()[b], b, &result->totals);
+    }
+  }
+
+  // For the next units.
+  void TakeExponents(const Piece& strip, std::span<const float> gradient) {
+    if (exponents_.empty()) return;
     for (size_t i = 0; i < strip.block_count; ++i) {
       const size_t b = strip.first_block + i;
-      const exact::Block& block = layout_.blocks()[b];
-      sums_.Hash(block, b, &result->totals);
-      if (gradient.empty() || !job_.exact_sums()) continue;
-      state_.units.Take(b, gradient.subspan(i * kBlockElements, block.count));
+      exponents_[b] = exact::Units::OwnExponent(
+          gradient.subspan(i * kBlockElements, layout_.blocks()[b].count));
     }
   }
 
@@ -350,7 +394,7 @@ class Pass {
 
   void EndUpdate() {
     job_.gradients->SetCleared();
-    if (job_.exact_sums()) state_.units.Settle();
+    if (job_.exact_sums()) state_.units.Settle(exponents_);
   }
 
   TrainingJob& job_;
@@ -358,68 +402,100 @@ class Pass {
   const exact::BlockLayout& layout_;
   const StepSums sums_;
   const size_t parts_;
-  const std::vector<Piece> pieces_;
+  const std::vector<Piece> pieces_;  // ascending
   std::vector<PieceSums> results_;
+  std::vector<uint8_t> taken_;      // of each piece
+  std::vector<int16_t> exponents_;  // of each block's own sums; none of float32 sums
 };
 
-// What an update with norms is made of: squares of blocks, on the cores in any order, then a
-// tensor's and the factors in theirs. Between two of its passes over the pieces all cores wait.
-class NormedUpdate {
+// Each element by itself: in one pass.
+class PlainUpdate final : public WeightUpdate {
  public:
-  NormedUpdate(TrainingJob* job, Pass* pass)
+  PlainUpdate(TrainingJob* job, SumSource source) : passes_(job, source) {}
+
+  void ReadAhead(std::span<const uint32_t> /*buckets*/,
+                 const std::function<bool()>& /*abandoned*/) override {}
+  PassSums Apply() override {
+    passes_.UpdateAlone();
+    return passes_.Finish();
+  }
+  PassSums Skip() override {
+    passes_.Skip();
+    return passes_.Finish();
+  }
+
+ private:
+  Passes passes_;
+};
+
+// With norms: squares of blocks, on the cores in any order, then a tensor's and the factors in
+// theirs. Between two of its passes over the pieces all cores wait.
+class NormedUpdate final : public WeightUpdate {
+ public:
+  NormedUpdate(TrainingJob* job, SumSource source)
       : optimizer_(*job->optimizer),
-        pass_(*pass),
-        blocks_(pass->layout().block_count()),
-        squares_(pass->layout().tensors().size()),
+        reads_(optimizer_.adapts() == graph::Adapts::kByStep ? Passes::Reads::kFirst
+                                                             : Passes::Reads::kWithUpdate),
+        squares_of_gradients_(optimizer_.clips_norms() ||
+                              optimizer_.adapts() == graph::Adapts::kByGradient),
+        around_(optimizer_.step(1, 0).around),
+        passes_(job, source),
+        blocks_(passes_.layout().block_count()),
+        squares_(passes_.layout().tensors().size()),
         factors_(squares_.size()) {}
 
-  void Run() {
+  void ReadAhead(std::span<const uint32_t> buckets,
+                 const std::function<bool()>& abandoned) override {
+    passes_.TakeBuckets(buckets, abandoned, reads_, visit_);
+  }
+
+  PassSums Apply() override {
+    passes_.TakeRest(reads_, visit_);
+    if (squares_of_gradients_) AddBlocks(&graph::TensorSquares::gradient);
     const graph::Adapts adapts = optimizer_.adapts();
-    // What is prepared by step are slots: they are hashed before.
-    const auto reads =
-        adapts == graph::Adapts::kByStep ? Pass::Reads::kFirst : Pass::Reads::kWithUpdate;
-    TakeGradients(reads, optimizer_.clips_norms() || adapts == graph::Adapts::kByGradient);
     if (adapts != graph::Adapts::kNot) SumWeights();
     factors_ = optimizer_.FactorsOf(squares_);
     if (adapts == graph::Adapts::kByStep) {
-      pass_.Prepare(factors_);
+      passes_.Prepare(factors_);
       SumSteps();
       factors_ = optimizer_.FactorsOf(squares_);
     }
-    pass_.UpdateWith(factors_, reads);
+    passes_.UpdateWith(factors_, reads_);
+    return passes_.Finish();
+  }
+  PassSums Skip() override {
+    passes_.Skip();
+    return passes_.Finish();
   }
 
  private:
   using Squares = std::function<double(const Piece& block)>;
 
   [[nodiscard]] graph::TensorStep StepOf(const Piece& piece) const {
-    return pass_.StepOf(piece, factors_[piece.tensor]);
+    return passes_.StepOf(piece, factors_[piece.tensor]);
   }
 
-  void TakeGradients(Pass::Reads reads, bool squares) {
-    const graph::Around around = optimizer_.step(1, 0).around;  // the limit is everywhere one
+  void AddSquares(const Piece& block, std::span<const float> gradient) {
     static_assert(kStripBlocks == 1);
-    pass_.TakeAll(reads, [&](const Piece& block, std::span<const float> gradient) {
-      if (squares) blocks_[block.first_block] = graph::SquaresOf(gradient, around);
-    });
-    if (squares) AddBlocks(&graph::TensorSquares::gradient);
+    if (!squares_of_gradients_) return;
+    blocks_[block.first_block] = graph::SquaresOf(gradient, around_);
   }
   void SumWeights() {
     Sum(&graph::TensorSquares::weight, [this](const Piece&) -> Squares {
-      return [this](const Piece& block) { return graph::SquaresOf(pass_.Weights(block)); };
+      return [this](const Piece& block) { return graph::SquaresOf(passes_.Weights(block)); };
     });
   }
   void SumSteps() {
     Sum(&graph::TensorSquares::step, [this](const Piece& piece) -> Squares {
       return [this, step = StepOf(piece)](const Piece& block) {
-        return graph::StepSquaresOf(step, pass_.Weights(block), pass_.Slots(block).spans());
+        return graph::StepSquaresOf(step, passes_.Weights(block), passes_.Slots(block).spans());
       };
     });
   }
 
   // `of`: what the squares of a piece's blocks are.
   void Sum(double graph::TensorSquares::*member, const std::function<Squares(const Piece&)>& of) {
-    pass_.ForEach([&](const Piece& piece, PieceSums*) {
+    passes_.ForEach([&](const Piece& piece, PieceSums*) {
       const Squares squares = of(piece);
       for (size_t i = 0; i < piece.block_count; ++i) {
         const Piece block = piece.Part(i, 1);
@@ -429,14 +505,20 @@ class NormedUpdate {
     AddBlocks(member);
   }
   void AddBlocks(double graph::TensorSquares::*member) {
-    for (const exact::TensorRange& range : pass_.layout().tensors()) {
+    for (const exact::TensorRange& range : passes_.layout().tensors()) {
       squares_[range.tensor].*member =
           PairwiseSum(range.first_block, range.block_count, [&](size_t b) { return blocks_[b]; });
     }
   }
 
   const graph::Optimizer& optimizer_;
-  Pass& pass_;
+  const Passes::Reads reads_;  // slots that are prepared by the step are hashed before
+  const bool squares_of_gradients_;
+  const graph::Around around_;  // its limit is everywhere one
+  const Passes::Visit visit_ = [this](const Piece& block, std::span<const float> gradient) {
+    AddSquares(block, gradient);
+  };
+  Passes passes_;
   std::vector<double> blocks_;                 // by block
   std::vector<graph::TensorSquares> squares_;  // by canonical number
   std::vector<graph::NormFactors> factors_;
@@ -444,21 +526,13 @@ class NormedUpdate {
 
 }  // namespace
 
-PassSums UpdateWeights(TrainingJob* job, SumSource source) {
-  job->weights->BeginUpdate();
-  Pass pass(job, source);
-  if (job->optimizer->needs_norms()) {
-    NormedUpdate(job, &pass).Run();
-  } else {
-    pass.UpdateAlone();
-  }
-  return pass.Finish();
+std::unique_ptr<WeightUpdate> WeightUpdate::Begin(TrainingJob* job, SumSource source) {
+  if (job->optimizer->needs_norms()) return std::make_unique<NormedUpdate>(job, source);
+  return std::make_unique<PlainUpdate>(job, source);
 }
 
-PassSums PassOver(TrainingJob* job, SumSource source) {
-  Pass pass(job, source);
-  pass.Skip();
-  return pass.Finish();
+bool WeightUpdate::ReadsAhead(const TrainingJob& job) {
+  return job.device == nullptr && job.optimizer != nullptr && job.optimizer->needs_norms();
 }
 
 }  // namespace ringmaster::worker

@@ -1,9 +1,13 @@
-// From the sums of a step to parameters, slots, averages and units of the next state, in one pass
-// over pieces that fit a core's cache: sums are hashed, made floating-point and cleared, what is
-// updated is hashed before and after, all of it while it is there. Free functions; step thread,
-// with the cores' threads on pieces of their own. Under job->state_mu.
+// From the sums of a step to parameters, slots, averages and units of the next state, in passes over
+// pieces that fit a core's cache: sums are hashed, made floating-point and cleared, what is updated
+// is hashed before and after, all of it while it is there. Owned by whoever ends the step; step
+// thread, with the cores' threads on pieces of their own.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,11 +23,27 @@ struct PassSums {
   std::string not_finite;  // the first tensor or slot that is not finite now; empty: none
 };
 
-// The update number state->updates + 1, and units, not yet those of the step counters. Clears
-// job->gradients behind it. kOwn: from job->gradients itself; kRing: from job->totals.
-[[nodiscard]] PassSums UpdateWeights(TrainingJob* job, SumSource source);
+// Of one step, either applied or skipped.
+class WeightUpdate {
+ public:
+  // kOwn: from job->gradients itself; kRing: from job->totals.
+  static std::unique_ptr<WeightUpdate> Begin(TrainingJob* job, SumSource source);
+  virtual ~WeightUpdate() = default;
 
-// The same without an update: `written` is `read`, units stay.
-[[nodiscard]] PassSums PassOver(TrainingJob* job, SumSource source);
+  // Whether there is something to do ahead: where norms scale the update all sums are read before
+  // it, else once, with it.
+  [[nodiscard]] static bool ReadsAhead(const TrainingJob& job);
+  // Reads the sums of some buckets of job->gradients, which are the step's, before it is known what
+  // becomes of the step: the job stays as it is. Each bucket once; Apply reads the rest, and what
+  // was left when the step was `abandoned`.
+  virtual void ReadAhead(std::span<const uint32_t> buckets,
+                         const std::function<bool()>& abandoned) = 0;
+
+  // The update number state->updates + 1, and units, not yet those of the step counters. Clears
+  // job->gradients behind it. Under job->state_mu.
+  [[nodiscard]] virtual PassSums Apply() = 0;
+  // The same without an update: `written` is `read`, units stay.
+  [[nodiscard]] virtual PassSums Skip() = 0;
+};
 
 }  // namespace ringmaster::worker

@@ -56,15 +56,18 @@ void ApplyRule(const Rule& rule, size_t n, const float* gradients, float* parame
 }
 
 // Likewise, with what is around the rule, block by block, so that each of its loops stays in cache.
+// What is around is a copy, and asked before each loop: none looks at anything but elements.
 template <typename Rule>
-void ApplyAround(const Rule& rule, const Around& around, std::span<float> parameters,
+void ApplyAround(const Rule& rule, const Around around, std::span<float> parameters,
                  std::span<const float> gradients, std::span<const std::span<float>> slots) {
   float gradient[kLaneSumBlock];
   for (size_t at = 0; at < parameters.size(); at += kLaneSumBlock) {
     const size_t n = std::min(kLaneSumBlock, parameters.size() - at);
     float* const weights = parameters.data() + at;
     for (size_t i = 0; i < n; ++i) gradient[i] = around.Gradient(gradients[at + i], weights[i]);
-    for (size_t i = 0; i < n; ++i) weights[i] = around.Decayed(weights[i]);
+    if (around.decay != 0) {
+      for (size_t i = 0; i < n; ++i) weights[i] = around.Decayed(weights[i]);
+    }
     ApplyRule(rule, n, gradient, weights, slots, at);
     if (around.average == Around::Average::kNone) continue;
     float* const averages = slots.back().data() + at;
@@ -240,8 +243,16 @@ void UpdateRange(const TensorStep& step, std::span<float> parameters,
 }
 
 double SquaresOf(std::span<const float> values, const Around& around) {
-  return LaneSumOfBlock(0, values.size(), [&](size_t i) {
-    const double value{around.Limited(values[i])};
+  float limited[kLaneSumBlock];
+  const float* from = values.data();
+  if (around.limit != 0) {
+    RING_CHECK(values.size() <= kLaneSumBlock, "squares of a block");
+    const Around own = around;
+    for (size_t i = 0; i < values.size(); ++i) limited[i] = own.Limited(from[i]);
+    from = limited;
+  }
+  return LaneSumOfBlock(0, values.size(), [from](size_t i) {
+    const double value{from[i]};
     return value * value;
   });
 }

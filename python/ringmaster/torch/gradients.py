@@ -4,7 +4,7 @@ import torch
 from ringmaster import core
 from ringmaster.torch.parameters import tensor_at
 
-_BUCKET = 1 << 20  # bytes from which on a bucket is full
+_BUCKET = 1 << 22  # bytes from which on a bucket is full
 
 
 def plan(sizes):

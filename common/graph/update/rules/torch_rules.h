@@ -45,7 +45,7 @@ struct TorchAdam {
   float rate;  // over the mean's correction
   float rest_1;
   float rest_2;
-  float correction;  // what the root is divided by
+  float correction;  // factor of the root
   float epsilon;
 
   static bool Selects(const auto& optimizer) { return optimizer.has_torch_adam(); }
@@ -56,7 +56,7 @@ struct TorchAdam {
     return {.rate = static_cast<float>(step.rate / correction_1),
             .rest_1 = static_cast<float>(1 - options.beta_1()),
             .rest_2 = static_cast<float>(1 - options.beta_2()),
-            .correction = static_cast<float>(SquareRoot(correction_2)),
+            .correction = static_cast<float>(1 / SquareRoot(correction_2)),
             .epsilon = static_cast<float>(options.epsilon())};
   }
 
@@ -64,7 +64,7 @@ struct TorchAdam {
                                    float& square) const {
     mean += (gradient - mean) * rest_1;
     square += (gradient * gradient - square) * rest_2;
-    weight -= rate * mean / (SquareRoot(square) / correction + epsilon);
+    weight -= rate * mean / (SquareRoot(square) * correction + epsilon);
   }
 };
 
