@@ -32,8 +32,8 @@ class Units {
   // E of the next step from the reduced gradients of this one (arena layout, before clipping):
   // floor(log2 |largest|) of each block, not lower than the tensor's own minus 12, then clamped.
   void Advance(std::span<const float> reduced);
-  // Its two halves: what one block's own reduced gradients say, on any thread; then, once all blocks'
-  // are known, what depends on the whole tensor.
+  // Its two halves: what one block's own reduced gradients say, on any thread; then, once all
+  // blocks' are known, what depends on the whole tensor.
   [[nodiscard]] static int16_t OwnExponent(std::span<const float> reduced);
   void Settle(std::span<const int16_t> own);
   // After a skipped step: as at step 0.

@@ -1,7 +1,7 @@
-// From the sums of a step to parameters, slots, averages and units of the next state, in passes over
-// pieces that fit a core's cache: sums are hashed, made floating-point and cleared, what is updated
-// is hashed before and after, all of it while it is there. Owned by whoever ends the step; step
-// thread, with the cores' threads on pieces of their own.
+// From the sums of a step to parameters, slots, averages and units of the next state, in passes
+// over pieces that fit a core's cache: sums are hashed, made floating-point and cleared, what is
+// updated is hashed before and after, all of it while it is there. Owned by whoever ends the step;
+// step thread, with the cores' threads on pieces of their own.
 #pragma once
 
 #include <cstdint>
