@@ -81,6 +81,12 @@ std::vector<std::string> ScriptEnvironment(
         "TORCHINDUCTOR_DETERMINISTIC=1"}) {
     set(fixed);
   }
+  // What a shard frees the next one takes: glibc gives nothing back to the kernel in between, whose
+  // fresh pages cost a convolution's step a fifth of its time.
+  for (const char* const keeps :
+       {"MALLOC_TRIM_THRESHOLD_=4294967296", "MALLOC_MMAP_THRESHOLD_=1073741824"}) {
+    set(keeps);
+  }
   for (const v1::ScriptVariable& variable : of_job) variables[variable.name()] = variable.value();
   if (!package.empty()) {
     const std::string& others = variables["PYTHONPATH"];

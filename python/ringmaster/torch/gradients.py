@@ -4,11 +4,11 @@ import torch
 from ringmaster import core
 from ringmaster.torch.parameters import tensor_at
 
-_BUCKET = 1 << 22  # bytes from which on a bucket is full
+_BUCKET = 4 << 20  # bytes from which on a bucket is full: about the ring's, so that each wakes the worker once
 
 
 def plan(sizes):
-    """Tensors 0, 1, ... of so many bytes -> lists of neighbours, of about 1 MiB each."""
+    """Tensors 0, 1, ... of so many bytes -> lists of neighbours, of about 4 MiB each."""
     buckets, held = [[]], 0
     for number, size in enumerate(sizes):
         if held >= _BUCKET or len(buckets[-1]) == core.MOST_TENSORS:

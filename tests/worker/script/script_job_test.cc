@@ -78,6 +78,9 @@ TEST_CASE("ScriptJob: an interpreter has what it computes with, and no secrets")
   v1::ScriptVariable& variable = *script.add_env();
   variable.set_name("HF_HOME");
   variable.set_value("/models");
+  v1::ScriptVariable& threshold = *script.add_env();
+  threshold.set_name("MALLOC_MMAP_THRESHOLD_");
+  threshold.set_value("65536");
   const std::vector<std::string> all = ScriptEnvironment(
       {"PATH=/bin", "AWS_SECRET_ACCESS_KEY=s3", "RINGMASTER_TOKEN=t", "PYTHONPATH=/mine",
        "OMP_NUM_THREADS=64", "CUDA_VISIBLE_DEVICES=1", "LC_ALL=C", "EDITOR=ed"},
@@ -87,7 +90,8 @@ TEST_CASE("ScriptJob: an interpreter has what it computes with, and no secrets")
   };
   for (const char* kept :
        {"PATH=/bin", "PYTHONPATH=/package:/mine", "OMP_NUM_THREADS=2", "OPENBLAS_NUM_THREADS=2",
-        "CUDA_VISIBLE_DEVICES=1", "LC_ALL=C", "PYTHONHASHSEED=0", "HF_HOME=/models"}) {
+        "CUDA_VISIBLE_DEVICES=1", "LC_ALL=C", "PYTHONHASHSEED=0", "HF_HOME=/models",
+        "MALLOC_TRIM_THRESHOLD_=4294967296", "MALLOC_MMAP_THRESHOLD_=65536"}) {
     INFO(kept);
     CHECK(has(kept));
   }
