@@ -147,18 +147,20 @@ class Ours:
         return [behind - at for at, behind in zip(moments, moments[1:])]
 
     def end(self, failed):
-        if not failed:
-            self.cluster.stop()
-        self.cluster.destroy(failed)
+        try:
+            if not failed:
+                self.cluster.stop()
+        finally:
+            self.cluster.destroy(failed)
 
 
 def compare(options):
     with tempfile.TemporaryDirectory(prefix="ringmaster-bench-") as name, contextlib.ExitStack() as ends:
         folder, failed = pathlib.Path(name), True
-        contenders = [Ddp(options.script, folder)]
-        ends.callback(lambda: [contender.end(failed) for contender in contenders])
-        for workers in (1, 2):
-            contenders.append(Ours(options, workers, folder))
+        contenders = []
+        for make in (lambda: Ddp(options.script, folder), lambda: Ours(options, 1, folder), lambda: Ours(options, 2, folder)):
+            contenders.append(make())
+            ends.callback(lambda contender=contenders[-1]: contender.end(failed))
         seconds = {contender.name: [] for contender in contenders}
         for number in range(options.rounds):
             for contender in contenders:

@@ -84,9 +84,11 @@ void Reducer::SubmitRecord(exact::Record own, EndsAtBoundary ends, RowBits rows)
 
 std::vector<uint32_t> Reducer::WaitForBuckets() {
   MutexLock lock(mu_);
+  buckets_wanted_ = true;
   WaitFor(changed_, mu_, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return stage_ == Stage::kDone || !reduced_.empty();
   });
+  buckets_wanted_ = false;
   if (stage_ == Stage::kDone) return {};
   return std::exchange(reduced_, {});
 }
@@ -249,7 +251,7 @@ Status Reducer::Finished(uint32_t index) {
   if (device_ == nullptr) {
     MutexLock lock(mu_);
     reduced_.push_back(index);
-    changed_.NotifyAll();
+    if (buckets_wanted_) changed_.NotifyAll();
     return absl::OkStatus();
   }
   const exact::Bucket& bucket = sum_->buckets()[index];

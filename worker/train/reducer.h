@@ -1,8 +1,8 @@
 // The step loop's side of the ring: a thread of its own that sends a step's buckets round together,
 // each from when it is ready, while the cores still compute, and the scalars record beside the last
-// of them. Owned by a run of the step loop, one for each generation. Begin, SubmitRecord, Wait and
-// what speaks of the round that ended: step thread; BucketReady and Leave: any thread; failed():
-// any thread, lock-free. It knows no model and no update.
+// of them. Owned by a run of the step loop, one for each generation. Begin, SubmitRecord,
+// WaitForBuckets, Wait and what speaks of the round that ended: step thread; BucketReady and Leave:
+// any thread; failed(): any thread, lock-free. It knows no model and no update.
 #pragma once
 
 #include <atomic>
@@ -171,6 +171,7 @@ class Reducer {
   Stage stage_ ABSL_GUARDED_BY(mu_) = Stage::kIdle;
   News news_ ABSL_GUARDED_BY(mu_);
   std::vector<uint32_t> reduced_ ABSL_GUARDED_BY(mu_);  // buckets for WaitForBuckets
+  bool buckets_wanted_ ABSL_GUARDED_BY(mu_) = false;    // somebody waits there
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   Status aborted_ ABSL_GUARDED_BY(mu_);
   StatusOr<exact::Record> result_ ABSL_GUARDED_BY(mu_);

@@ -223,13 +223,14 @@ StatusOr<exact::Record> StepLoop::Reduce(ReducedSums* sums) {
       reducer_.SubmitRecord(OwnRecord(), ends ? EndsAtBoundary::kAsked : EndsAtBoundary::kNo,
                             Predicts(job_->spec()) ? OwnRows(*job_) : RowBits());
       if (sums->source == SumSource::kRing && WeightUpdate::ReadsAhead(*job_)) {
-        sums->begun = WeightUpdate::Begin(job_, sums->source);
+        sums->begun = std::make_unique<WeightUpdate>(job_, sums->source);
         ReadAhead(sums->begun.get());
       }
     }
     total = reducer_.Wait();
   }
   seconds -= times_.update - update_before;
+  // Of the ring's wait some may have passed beside what was read ahead.
   const double wait = std::min(seconds, reducer_.wait_seconds());
   times_.ring_wait += wait;
   times_.ring_transfer += seconds - wait;

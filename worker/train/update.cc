@@ -106,13 +106,13 @@ enum class Change : uint8_t { kUpdate, kNone };
 
 StatusOr<Trained> TrainHere(TrainingJob* job, Change change, ReducedSums sums) {
   State& state = *job->state;
-  const auto update = sums.begun ? std::move(sums.begun) : WeightUpdate::Begin(job, sums.source);
+  if (sums.begun == nullptr) sums.begun = std::make_unique<WeightUpdate>(job, sums.source);
   Trained trained;
   trained.exponents_read = state.units.Hash();
   if (change == Change::kUpdate) {
-    trained.pass = update->Apply();
+    trained.pass = sums.begun->Apply();
   } else {
-    trained.pass = update->Skip();
+    trained.pass = sums.begun->Skip();
     state.units.Reset();
   }
   trained.exponents_written = state.units.Hash();

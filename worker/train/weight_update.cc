@@ -15,7 +15,7 @@
 #include "worker/state/state_hash.h"
 
 namespace ringmaster::worker {
-namespace {
+namespace passes {
 
 using exact::kBlockElements;
 
@@ -133,8 +133,15 @@ class SlotSpans {
   size_t count_ = 0;
 };
 
+}  // namespace passes
+
+using passes::kBlockElements;
+using passes::Piece;
+using passes::PieceSums;
+using passes::SlotSpans;
+
 // The passes of a step over all pieces: their state, which the cores share, each piece one core's.
-class Passes {
+class WeightUpdate::Passes {
  public:
   Passes(TrainingJob* job, SumSource source)
       : job_(*job),
@@ -142,7 +149,7 @@ class Passes {
         layout_(job->layout->blocks()),
         sums_(*job, source),
         parts_(1 + state_.slots.size()),
-        pieces_(CutPieces(layout_, *job->weights)),
+        pieces_(passes::CutPieces(layout_, *job->weights)),
         results_(pieces_.size(), PieceSums(parts_)),
         taken_(pieces_.size()),
         exponents_(job->exact_sums() ? layout_.block_count() : 0) {}
@@ -251,8 +258,8 @@ class Passes {
         largest[at] = std::max(largest[at], results_[i].largest[part]);
       }
     }
-    const auto found =
-        std::ranges::find_if(largest, [](uint32_t magnitude) { return magnitude >= kInfinity; });
+    const auto found = std::ranges::find_if(
+        largest, [](uint32_t magnitude) { return magnitude >= passes::kInfinity; });
     if (found == largest.end()) return all;
     const auto at = static_cast<size_t>(found - largest.begin());
     all.not_finite = job_.layout->NameOf(layout_.tensors()[at % tensors].tensor);
@@ -283,7 +290,8 @@ class Passes {
   // A strip's reduced gradient.
   class StripGradient {
    public:
-    StripGradient(const StepSums& sums, const exact::BlockLayout& layout, const Piece& strip)
+    StripGradient(const passes::StepSums& sums, const exact::BlockLayout& layout,
+                  const Piece& strip)
         : elements_(strip.elements) {
       for (size_t i = 0; i < strip.block_count; ++i) {
         const size_t b = strip.first_block + i;
@@ -294,13 +302,13 @@ class Passes {
 
    private:
     const size_t elements_;
-    alignas(64) std::array<float, kStripBlocks * kBlockElements> values_;
+    alignas(64) std::array<float, passes::kStripBlocks * kBlockElements> values_;
   };
 
   template <typename Work>
   static void ForStrips(const Piece& piece, Work work) {
-    for (size_t done = 0; done < piece.block_count; done += kStripBlocks) {
-      work(piece.Part(done, kStripBlocks));
+    for (size_t done = 0; done < piece.block_count; done += passes::kStripBlocks) {
+      work(piece.Part(done, passes::kStripBlocks));
     }
   }
 
@@ -382,8 +390,8 @@ class Passes {
   // `strip` of the piece was updated, after all before it.
   void Follow(const Piece& piece, const Piece& strip) const {
     const size_t done = strip.index - piece.index + strip.block_count;
-    if (done % kFollowBlocks != 0 && done != piece.block_count) return;
-    const size_t before = (done - 1) / kFollowBlocks * kFollowBlocks;
+    if (done % passes::kFollowBlocks != 0 && done != piece.block_count) return;
+    const size_t before = (done - 1) / passes::kFollowBlocks * passes::kFollowBlocks;
     const size_t begin = piece.index * kBlockElements;
     job_.weights->Follow(piece.tensor,
                          state_.parameters.span().data() + layout_.tensor(piece.tensor).offset(),
@@ -400,7 +408,7 @@ class Passes {
   TrainingJob& job_;
   State& state_;
   const exact::BlockLayout& layout_;
-  const StepSums sums_;
+  const passes::StepSums sums_;
   const size_t parts_;
   const std::vector<Piece> pieces_;  // ascending
   std::vector<PieceSums> results_;
@@ -408,49 +416,28 @@ class Passes {
   std::vector<int16_t> exponents_;  // of each block's own sums; none of float32 sums
 };
 
-// Each element by itself: in one pass.
-class PlainUpdate final : public WeightUpdate {
+// What an update with norms is made of: squares of blocks, on the cores in any order, then a
+// tensor's and the factors in theirs. Between two passes over the pieces all cores wait.
+class WeightUpdate::Norms {
  public:
-  PlainUpdate(TrainingJob* job, SumSource source) : passes_(job, source) {}
-
-  void ReadAhead(std::span<const uint32_t> /*buckets*/,
-                 const std::function<bool()>& /*abandoned*/) override {}
-  PassSums Apply() override {
-    passes_.UpdateAlone();
-    return passes_.Finish();
-  }
-  PassSums Skip() override {
-    passes_.Skip();
-    return passes_.Finish();
-  }
-
- private:
-  Passes passes_;
-};
-
-// With norms: squares of blocks, on the cores in any order, then a tensor's and the factors in
-// theirs. Between two of its passes over the pieces all cores wait.
-class NormedUpdate final : public WeightUpdate {
- public:
-  NormedUpdate(TrainingJob* job, SumSource source)
-      : optimizer_(*job->optimizer),
-        reads_(optimizer_.adapts() == graph::Adapts::kByStep ? Passes::Reads::kFirst
-                                                             : Passes::Reads::kWithUpdate),
-        squares_of_gradients_(optimizer_.clips_norms() ||
-                              optimizer_.adapts() == graph::Adapts::kByGradient),
-        around_(optimizer_.step(1, 0).around),
-        passes_(job, source),
+  Norms(const graph::Optimizer& optimizer, Passes* passes)
+      : optimizer_(optimizer),
+        reads_(optimizer.adapts() == graph::Adapts::kByStep ? Passes::Reads::kFirst
+                                                            : Passes::Reads::kWithUpdate),
+        squares_of_gradients_(optimizer.clips_norms() ||
+                              optimizer.adapts() == graph::Adapts::kByGradient),
+        around_(optimizer.step(1, 0).around),
+        passes_(*passes),
         blocks_(passes_.layout().block_count()),
         squares_(passes_.layout().tensors().size()),
         factors_(squares_.size()) {}
 
-  void ReadAhead(std::span<const uint32_t> buckets,
-                 const std::function<bool()>& abandoned) override {
-    passes_.TakeBuckets(buckets, abandoned, reads_, visit_);
+  void ReadAhead(std::span<const uint32_t> buckets, const std::function<bool()>& abandoned) {
+    passes_.TakeBuckets(buckets, abandoned, reads_, add_squares_);
   }
 
-  PassSums Apply() override {
-    passes_.TakeRest(reads_, visit_);
+  void Update() {
+    passes_.TakeRest(reads_, add_squares_);
     if (squares_of_gradients_) AddBlocks(&graph::TensorSquares::gradient);
     const graph::Adapts adapts = optimizer_.adapts();
     if (adapts != graph::Adapts::kNot) SumWeights();
@@ -461,11 +448,6 @@ class NormedUpdate final : public WeightUpdate {
       factors_ = optimizer_.FactorsOf(squares_);
     }
     passes_.UpdateWith(factors_, reads_);
-    return passes_.Finish();
-  }
-  PassSums Skip() override {
-    passes_.Skip();
-    return passes_.Finish();
   }
 
  private:
@@ -475,11 +457,6 @@ class NormedUpdate final : public WeightUpdate {
     return passes_.StepOf(piece, factors_[piece.tensor]);
   }
 
-  void AddSquares(const Piece& block, std::span<const float> gradient) {
-    static_assert(kStripBlocks == 1);
-    if (!squares_of_gradients_) return;
-    blocks_[block.first_block] = graph::SquaresOf(gradient, around_);
-  }
   void SumWeights() {
     Sum(&graph::TensorSquares::weight, [this](const Piece&) -> Squares {
       return [this](const Piece& block) { return graph::SquaresOf(passes_.Weights(block)); };
@@ -515,24 +492,46 @@ class NormedUpdate final : public WeightUpdate {
   const Passes::Reads reads_;  // slots that are prepared by the step are hashed before
   const bool squares_of_gradients_;
   const graph::Around around_;  // its limit is everywhere one
-  const Passes::Visit visit_ = [this](const Piece& block, std::span<const float> gradient) {
-    AddSquares(block, gradient);
-  };
-  Passes passes_;
+  Passes& passes_;
   std::vector<double> blocks_;                 // by block
   std::vector<graph::TensorSquares> squares_;  // by canonical number
   std::vector<graph::NormFactors> factors_;
+  const Passes::Visit add_squares_ = [this](const Piece& block, std::span<const float> gradient) {
+    static_assert(passes::kStripBlocks == 1);
+    if (!squares_of_gradients_) return;
+    blocks_[block.first_block] = graph::SquaresOf(gradient, around_);
+  };
 };
 
-}  // namespace
-
-std::unique_ptr<WeightUpdate> WeightUpdate::Begin(TrainingJob* job, SumSource source) {
-  if (job->optimizer->needs_norms()) return std::make_unique<NormedUpdate>(job, source);
-  return std::make_unique<PlainUpdate>(job, source);
+WeightUpdate::WeightUpdate(TrainingJob* job, SumSource source)
+    : passes_(std::make_unique<Passes>(job, source)) {
+  const graph::Optimizer& optimizer = *job->optimizer;
+  if (optimizer.needs_norms()) norms_ = std::make_unique<Norms>(optimizer, passes_.get());
 }
+
+WeightUpdate::~WeightUpdate() = default;
 
 bool WeightUpdate::ReadsAhead(const TrainingJob& job) {
   return job.device == nullptr && job.optimizer != nullptr && job.optimizer->needs_norms();
+}
+
+void WeightUpdate::ReadAhead(std::span<const uint32_t> buckets,
+                             const std::function<bool()>& abandoned) {
+  if (norms_ != nullptr) norms_->ReadAhead(buckets, abandoned);
+}
+
+PassSums WeightUpdate::Apply() {
+  if (norms_ != nullptr) {
+    norms_->Update();
+  } else {
+    passes_->UpdateAlone();
+  }
+  return passes_->Finish();
+}
+
+PassSums WeightUpdate::Skip() {
+  passes_->Skip();
+  return passes_->Finish();
 }
 
 }  // namespace ringmaster::worker

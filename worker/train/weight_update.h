@@ -27,23 +27,30 @@ struct PassSums {
 class WeightUpdate {
  public:
   // kOwn: from job->gradients itself; kRing: from job->totals.
-  static std::unique_ptr<WeightUpdate> Begin(TrainingJob* job, SumSource source);
-  virtual ~WeightUpdate() = default;
+  WeightUpdate(TrainingJob* job, SumSource source);
+  ~WeightUpdate();
+  WeightUpdate(const WeightUpdate&) = delete;
+  WeightUpdate& operator=(const WeightUpdate&) = delete;
 
   // Whether there is something to do ahead: where norms scale the update all sums are read before
   // it, else once, with it.
   [[nodiscard]] static bool ReadsAhead(const TrainingJob& job);
   // Reads the sums of some buckets of job->gradients, which are the step's, before it is known what
   // becomes of the step: the job stays as it is. Each bucket once; Apply reads the rest, and what
-  // was left when the step was `abandoned`.
-  virtual void ReadAhead(std::span<const uint32_t> buckets,
-                         const std::function<bool()>& abandoned) = 0;
+  // was left when the step was `abandoned`. Needs no lock: nobody else writes the state.
+  void ReadAhead(std::span<const uint32_t> buckets, const std::function<bool()>& abandoned);
 
   // The update number state->updates + 1, and units, not yet those of the step counters. Clears
   // job->gradients behind it. Under job->state_mu.
-  [[nodiscard]] virtual PassSums Apply() = 0;
+  [[nodiscard]] PassSums Apply();
   // The same without an update: `written` is `read`, units stay.
-  [[nodiscard]] virtual PassSums Skip() = 0;
+  [[nodiscard]] PassSums Skip();
+
+ private:
+  class Passes;
+  class Norms;
+  std::unique_ptr<Passes> passes_;
+  std::unique_ptr<Norms> norms_;  // where they scale the update, else nullptr
 };
 
 }  // namespace ringmaster::worker

@@ -56,7 +56,7 @@ void ApplyRule(const Rule& rule, size_t n, const float* gradients, float* parame
 }
 
 // Likewise, with what is around the rule, block by block, so that each of its loops stays in cache.
-// What is around is a copy, and asked before each loop: none looks at anything but elements.
+// `around` is a copy, which no store to an element can change: else these loops stay scalar.
 template <typename Rule>
 void ApplyAround(const Rule& rule, const Around around, std::span<float> parameters,
                  std::span<const float> gradients, std::span<const std::span<float>> slots) {

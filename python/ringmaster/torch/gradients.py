@@ -8,7 +8,7 @@ _BUCKET = 4 << 20  # bytes from which on a bucket is full: about the ring's, so 
 
 
 def plan(sizes):
-    """Tensors 0, 1, ... of so many bytes -> lists of neighbours, of about 4 MiB each."""
+    """Tensors 0, 1, ... of so many bytes -> lists of neighbours, of 4 MiB at least but the last."""
     buckets, held = [[]], 0
     for number, size in enumerate(sizes):
         if held >= _BUCKET or len(buckets[-1]) == core.MOST_TENSORS:

@@ -85,6 +85,32 @@ TEST_CASE("Update: every optimizer gives the same bytes in every cluster and on 
   }
 }
 
+// Whose norms are read while others still go round: of gradients, with weights, of steps.
+TEST_CASE("Update: what was read of a step that ends early changes nothing") {
+  const std::string optimizer = kOptimizers[GENERATE(0, 4, 5)];
+  INFO(optimizer);
+  FakeCase job({}, With(optimizer));
+  const auto expected = job.Run(kAlone);
+  RequireFinished(expected);
+  for (size_t last = 1; last <= 30; ++last) {
+    INFO("frame " << last);
+    const auto first = job.Prepare(), second = job.Prepare();
+    REQUIRE((first.ok() && second.ok()));
+    ring::MemoryRing links(2);
+    links.Tamper(0, [last, sent = size_t{0}](ring::Frame& frame) mutable {
+      if (++sent == last) frame.header.step += 7;
+    });
+    Generation both;
+    both.ring = {{.trainer = first->get(), .shards = {0, 1}},
+                 {.trainer = second->get(), .shards = {2, 3}}};
+    REQUIRE(RunGeneration(both, &links)[1].end != RunEnd::kFinished);
+    Generation alone{.counter = 2};
+    alone.ring = {{.trainer = first->get(), .shards = kAllShards}};
+    alone.sink = std::make_shared<MemorySink>();
+    REQUIRE(RunGeneration(alone)[0].manifest_sha256 == LastManifest(expected));
+  }
+}
+
 // The first step of a rule with rate 1 is the gradient itself.
 TEST_CASE("Update: a clipped gradient has the norm that it is clipped to") {
   FakeCase job({}, With("{sgd: {learning_rate: 1}, clip: {global_norm: 0.125}}"));

@@ -36,7 +36,7 @@ struct TorchSgd {
 };
 
 // m += (g - m) (1 - beta_1), v += (g^2 - v) (1 - beta_2);
-// w -= rate / (1 - beta_1^t) m / (sqrt(v) / sqrt(1 - beta_2^t) + epsilon).
+// w -= rate / (1 - beta_1^t) m / (sqrt(v) (1 / sqrt(1 - beta_2^t)) + epsilon).
 struct TorchAdam {
   static constexpr const char* kName = "torch_adam";
   static constexpr int kSlots = 2;
