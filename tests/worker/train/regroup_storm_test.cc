@@ -182,16 +182,8 @@ v1::JobSpec ValidatedSpec(const std::string& best) {
   return spec;
 }
 
-// Whose update reads sums while others still go round; sometimes in vain.
-v1::JobSpec ClippedSpec() {
-  v1::JobSpec spec = SmallSpec();
-  spec.mutable_optimizer()->mutable_clip()->set_global_norm(0.125);
-  return spec;
-}
-
 TEST_CASE("Storm: regroups change no byte") {
-  const v1::JobSpec spec = GENERATE(SmallSpec(), ClippedSpec());
-  REQUIRE(RequireUndisturbed(spec, kSteps, 12) > 0);
+  REQUIRE(RequireUndisturbed(SmallSpec(), kSteps, 12) > 0);
 }
 
 TEST_CASE("Storm: nor which states are the best") {
@@ -200,7 +192,9 @@ TEST_CASE("Storm: nor which states are the best") {
 }
 
 TEST_CASE("Storm: nor with steps that are skipped") {
-  v1::JobSpec spec = GENERATE(SmallSpec(), ClippedSpec());
+  v1::JobSpec spec = SmallSpec();
+  // With a norm sums are read before it is known that the step is skipped.
+  if (GENERATE(false, true)) spec.mutable_optimizer()->mutable_clip()->set_global_norm(0.125);
   spec.mutable_precision()->set_policy(v1::POLICY_MIXED_FLOAT16);
   spec.mutable_checkpoint()->set_every_steps(1);
   FakeHooks hooks;
