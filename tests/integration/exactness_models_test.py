@@ -151,4 +151,4 @@ class ExactnessModelsTest(exactness.ExactnessCase):
 
 
 if __name__ == "__main__":
-    cluster.main()
+    cluster.main(at_once=2)

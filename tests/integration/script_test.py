@@ -371,4 +371,4 @@ class ResumeTest(scripts.ScriptCase):
 
 
 if __name__ == "__main__":
-    cluster.main()
+    cluster.main(at_once=2)
