@@ -164,10 +164,10 @@ for shard in job.shards():
 class Buckets(fake_worker.ScriptTest):
     def test_small_tensors_share_one_and_large_ones_come_while_backward_runs(self):
         text = NETWORK + """
-model = nn.Sequential(*(nn.Linear(600, 600) for _ in range(4)), nn.LayerNorm(600))
+model = nn.Sequential(*(nn.Linear(1100, 1100) for _ in range(4)), nn.LayerNorm(1100))
 job = ringmaster.torch.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
 for shard in job.shards():
-    shard.backward(model(torch.ones(shard.rows, 600)).mean())
+    shard.backward(model(torch.ones(shard.rows, 1100)).mean())
 """
         child, facts, _ = self.start(text)
         self.assertEqual([tensor["name"] for tensor in facts["tensors"]],
