@@ -15,6 +15,8 @@
 
 namespace ringmaster::worker {
 using passes::kBlockElements;
+using passes::kFollowBlocks;
+using passes::kStripBlocks;
 using passes::Piece;
 using passes::PieceSums;
 using passes::SlotSpans;
@@ -181,13 +183,13 @@ class WeightUpdate::Passes {
 
    private:
     const size_t elements_;
-    alignas(64) std::array<float, passes::kStripBlocks * kBlockElements> values_;
+    alignas(64) std::array<float, kStripBlocks * kBlockElements> values_;
   };
 
   template <typename Work>
   static void ForStrips(const Piece& piece, Work work) {
-    for (size_t done = 0; done < piece.block_count; done += passes::kStripBlocks) {
-      work(piece.Part(done, passes::kStripBlocks));
+    for (size_t done = 0; done < piece.block_count; done += kStripBlocks) {
+      work(piece.Part(done, kStripBlocks));
     }
   }
 
@@ -269,8 +271,8 @@ class WeightUpdate::Passes {
   // `strip` of the piece was updated, after all before it.
   void Follow(const Piece& piece, const Piece& strip) const {
     const size_t done = strip.index - piece.index + strip.block_count;
-    if (done % passes::kFollowBlocks != 0 && done != piece.block_count) return;
-    const size_t before = (done - 1) / passes::kFollowBlocks * passes::kFollowBlocks;
+    if (done % kFollowBlocks != 0 && done != piece.block_count) return;
+    const size_t before = (done - 1) / kFollowBlocks * kFollowBlocks;
     const size_t begin = piece.index * kBlockElements;
     job_.weights->Follow(piece.tensor,
                          state_.parameters.span().data() + layout_.tensor(piece.tensor).offset(),
@@ -376,7 +378,7 @@ class WeightUpdate::Norms {
   std::vector<graph::TensorSquares> squares_;  // by canonical number
   std::vector<graph::NormFactors> factors_;
   const Passes::Visit add_squares_ = [this](const Piece& block, std::span<const float> gradient) {
-    static_assert(passes::kStripBlocks == 1);
+    static_assert(kStripBlocks == 1);
     if (!squares_of_gradients_) return;
     blocks_[block.first_block] = graph::SquaresOf(gradient, around_);
   };
