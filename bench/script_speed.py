@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A script of the user's in two processes, beside its own model in DistributedDataParallel over gloo.
 
-usage: bench/script_speed.py [--script gpt|resnet] [--rounds N] [--steps N] [--shards V]
+usage: bench/script_speed.py [--script gpt|resnet] [--rounds N] [--steps N] [--shards V] [--exact-sum]
                              the programs: RINGMASTER_BIN, or build/release/bin
 
 Both train what examples/python/SCRIPT.py makes of its arguments, with batch and optimizer as they stand there; what is
@@ -9,7 +9,7 @@ in front of its attach is run for DDP as it is. Rounds of N steps, in turn: DDP'
 two cores, as a host has it, and a job on two workers of one core, which have a ring between them; whoever's turn it is
 not stands still. The first quarter of each round does not count. Printed: the median step of each in ms over all
 rounds, and the ratios; one shard for each process unless --shards says otherwise, as DDP has one piece of the batch
-for each.
+for each. --exact-sum: DDP with ringmaster.torch.ddp_hook, too.
 """
 import argparse
 import contextlib
@@ -57,16 +57,21 @@ def batches_of(names, rank):
         yield from torch.utils.data.DataLoader(names["train"], batch_size=half, shuffle=True, drop_last=True)
 
 
-def train_by_orders(script, rank, store):
+def train_by_orders(script, rank, store, exact_sum):
     """Trains so many steps as each line of stdin says, and prints the seconds of each step as JSON."""
     import torch
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    if exact_sum:
+        sys.path.insert(0, str(ROOT / "python"))
+        from ringmaster.torch import ddp
     names = front_of(script, ARGUMENTS[script])
     distributed = torch.nn.parallel.DistributedDataParallel
     masks = [name for name, buffer in names["model"].named_buffers() if buffer.dtype == torch.bool]
     distributed._set_params_and_buffers_to_ignore_for_model(names["model"], masks)  # gloo has no bool
     model = distributed(names["model"], gradient_as_bucket_view=True)
+    if exact_sum:
+        model.register_comm_hook(ddp.ExactSum(model), ddp.ddp_hook)
     optimizer, batches = names["optimizer"], batches_of(names, rank)
     print("ready", flush=True)
     for line in sys.stdin:
@@ -87,10 +92,9 @@ def train_by_orders(script, rank, store):
 class Ddp:
     """Its two processes."""
 
-    name = "DDP + gloo"
-
-    def __init__(self, script, folder):
-        command = [PYTHON, __file__, "--script", script, "--store", str(folder / "store")]
+    def __init__(self, script, folder, exact_sum=False):
+        self.name = "DDP + exact sum" if exact_sum else "DDP + gloo"
+        command = [PYTHON, __file__, "--script", script, "--store", str(folder / self.name), *["--exact-sum"] * exact_sum]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self.processes = [subprocess.Popen([*command, "--rank", str(rank)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                            text=True, env=environment) for rank in range(2)]
@@ -157,8 +161,11 @@ class Ours:
 def compare(options):
     with tempfile.TemporaryDirectory(prefix="ringmaster-bench-") as name, contextlib.ExitStack() as ends:
         folder, failed = pathlib.Path(name), True
+        makers = [lambda: Ddp(options.script, folder), lambda: Ours(options, 1, folder), lambda: Ours(options, 2, folder)]
+        if options.exact_sum:
+            makers.append(lambda: Ddp(options.script, folder, True))
         contenders = []
-        for make in (lambda: Ddp(options.script, folder), lambda: Ours(options, 1, folder), lambda: Ours(options, 2, folder)):
+        for make in makers:
             contenders.append(make())
             ends.callback(lambda contender=contenders[-1]: contender.end(failed))
         seconds = {contender.name: [] for contender in contenders}
@@ -168,10 +175,9 @@ def compare(options):
                 seconds[contender.name] += counted
                 print(f"round {number}: {contender.name} {1000 * statistics.median(counted):.0f} ms", flush=True)
         failed = False
-    medians = {name: statistics.median(each) for name, each in seconds.items()}
-    theirs = medians.pop(Ddp.name)
-    print(f"{options.script}, {options.shards} shards: {Ddp.name} {1000 * theirs:.1f} ms a step; ringmaster on " +
-          ", ".join(f"{name} {1000 * own:.1f} ms: {own / theirs:.2f}" for name, own in medians.items()))
+    (name, theirs), *others = ((name, statistics.median(each)) for name, each in seconds.items())
+    print(f"{options.script}, {options.shards} shards: {name} {1000 * theirs:.1f} ms a step; " +
+          ", ".join(f"{name} {1000 * own:.1f} ms: {own / theirs:.2f}" for name, own in others))
 
 
 def main():
@@ -180,11 +186,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--shards", type=int, default=2)
+    parser.add_argument("--exact-sum", action="store_true")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--store", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank is not None:
-        train_by_orders(options.script, options.rank, options.store)
+        train_by_orders(options.script, options.rank, options.store, options.exact_sum)
     else:
         compare(options)
     return 0

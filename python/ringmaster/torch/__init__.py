@@ -8,8 +8,9 @@
 
 The update, the state, checkpoints and which shard is computed where are ringworker's: docs/core_protocol.md.
 """
+from ringmaster.torch.ddp import ExactSum, ddp_hook
 from ringmaster.torch.job import Job, attach
 from ringmaster.torch.shard import Shard
 from ringmaster.torch.weights import load
 
-__all__ = ["Job", "Shard", "attach", "load"]
+__all__ = ["ExactSum", "Job", "Shard", "attach", "ddp_hook", "load"]
