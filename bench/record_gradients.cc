@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bench/recorded_gradients.h"
-#include "bench/training_run.h"
+#include "bench/training/training_run.h"
 #include "common/check.h"
 #include "common/exact/units.h"
 #include "worker/backend/backend.h"

@@ -13,7 +13,7 @@ a GPU with channels_last, eager and compiled (max-autotune where it works), with
 policies. Everything runs on the CPUs of --cpus (taskset), PyTorch with a thread on each, ours with a core
 on each unless --cores says otherwise. Ours goes through the real trainer, which reads its samples from
 files, converts them and sums exactly; PyTorch's batches lie in memory, on a GPU in the GPU's.
-On a CPU `oneDNN layers` is a bound: the net's convolutions and products alone (layer_bound.cc).
+On a CPU `oneDNN layers` is a bound: the net's convolutions and products alone (training/layer_bound.cc).
 
 --workers N: a cluster of N workers of one core against DistributedDataParallel of N ranks over gloo,
 both on loopback, a CPU each; --batch is that of all together. What communication costs to see is a

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "cli/context.h"
-#include "common/address.h"
+#include "common/net/address.h"
 #include "common/rpc/channel.h"
 #include "common/status.h"
 #include "ringmaster/v1/access.grpc.pb.h"

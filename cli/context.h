@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/address.h"
 #include "common/files.h"
+#include "common/net/address.h"
 #include "common/pki/join.h"
 #include "common/pki/key.h"
 #include "common/status.h"

@@ -13,7 +13,7 @@
 #include <set>
 #include <utility>
 
-#include "common/address.h"
+#include "common/net/address.h"
 
 namespace ringmaster::cli {
 namespace {

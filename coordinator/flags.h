@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-#include "common/address.h"
+#include "common/net/address.h"
 #include "common/rpc/acceptor.h"
 #include "coordinator/logic/options.h"
 

@@ -11,10 +11,10 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "common/address.h"
 #include "common/amount.h"
 #include "common/files.h"
 #include "common/mutex.h"
+#include "common/net/address.h"
 
 namespace ringmaster::worker {
 namespace {

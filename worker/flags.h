@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/address.h"
+#include "common/net/address.h"
 #include "common/status.h"
 #include "worker/backend/backend.h"
 #include "worker/fetch/url_source.h"

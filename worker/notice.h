@@ -13,8 +13,8 @@
 #include <string>
 #include <thread>
 
-#include "common/address.h"
 #include "common/mutex.h"
+#include "common/net/address.h"
 #include "common/status.h"
 #include "worker/fetch/http_client.h"
 

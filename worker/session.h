@@ -10,8 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "common/address.h"
 #include "common/mutex.h"
+#include "common/net/address.h"
 #include "common/rpc/channel.h"
 #include "ringmaster/v1/fleet.grpc.pb.h"
 #include "worker/logic/event.h"

@@ -19,9 +19,9 @@
 
 #include "common/data/dataset.h"
 #include "common/files.h"
-#include "common/float_mode.h"
 #include "common/job/resolve.h"
 #include "common/job/script_files.h"
+#include "common/numeric/float_mode.h"
 #include "common/sha256.h"
 #include "common/signals.h"
 #include "worker/backend/backend.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bench/ring/contender.h"
-#include "common/address.h"
+#include "common/net/address.h"
 
 namespace ringmaster::bench {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/data/format.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 
 namespace ringmaster::data {
 

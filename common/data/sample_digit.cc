@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/arithmetic.h"
 #include "common/check.h"
 #include "common/data/drawing.h"
 #include "common/data/formats/image_formats.h"
-#include "common/philox.h"
+#include "common/numeric/arithmetic.h"
+#include "common/numeric/philox.h"
 
 namespace ringmaster::data {
 namespace {

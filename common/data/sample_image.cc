@@ -3,13 +3,13 @@
 #include <cmath>
 #include <vector>
 
-#include "common/arithmetic.h"
 #include "common/check.h"
 #include "common/data/drawing.h"
 #include "common/data/formats/image_formats.h"
 #include "common/image/codecs.h"
 #include "common/image/placement.h"
-#include "common/philox.h"
+#include "common/numeric/arithmetic.h"
+#include "common/numeric/philox.h"
 
 namespace ringmaster::data {
 namespace {

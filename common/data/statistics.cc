@@ -1,6 +1,6 @@
 #include "common/data/statistics.h"
 
-#include "common/arithmetic.h"
+#include "common/numeric/arithmetic.h"
 
 namespace ringmaster::data {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "common/exact/block.h"
-#include "common/host_device.h"
+#include "common/numeric/host_device.h"
 
 namespace ringmaster::exact {
 

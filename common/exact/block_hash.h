@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "common/exact/block.h"
-#include "common/host_device.h"
+#include "common/numeric/host_device.h"
 
 namespace ringmaster::exact {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/arithmetic.h"
+#include "common/numeric/arithmetic.h"
 
 namespace ringmaster::graph {
 

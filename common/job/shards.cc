@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "common/check.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 
 namespace ringmaster::job {
 namespace {

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <utility>
 
+#include "common/net/socket.h"
 #include "common/pki/authority.h"
 #include "common/pki/tls_stream.h"
-#include "common/socket.h"
 #include "common/text.h"
 
 namespace ringmaster::pki {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/net/socket.h"
 #include "common/pki/openssl.h"
-#include "common/socket.h"
 
 namespace ringmaster::pki {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <string>
 
-#include "common/address.h"
+#include "common/net/address.h"
 #include "common/pki/key.h"
 #include "common/sha256.h"
 #include "common/status.h"

@@ -23,8 +23,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/address.h"
 #include "common/files.h"
+#include "common/net/address.h"
 #include "common/rpc/listener.h"
 #include "common/rpc/local_user.h"
 #include "common/status.h"

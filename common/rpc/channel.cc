@@ -11,9 +11,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/net/socket.h"
 #include "common/rpc/acceptor.h"
 #include "common/rpc/listener.h"
-#include "common/socket.h"
 #include "common/text.h"
 
 namespace ringmaster {

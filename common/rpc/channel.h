@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "common/address.h"
+#include "common/net/address.h"
 #include "common/rpc/credentials.h"
 #include "common/status.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/address.h"
 #include "common/files.h"
+#include "common/net/address.h"
 #include "common/status.h"
 
 namespace ringmaster {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "common/address.h"
+#include "common/net/address.h"
 #include "common/pki/credential_folder.h"
 #include "common/pki/join.h"
 #include "common/status.h"

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <string>
 
-#include "common/arithmetic.h"
 #include "common/graph/layers/layer_list.h"
+#include "common/numeric/arithmetic.h"
 #include "common/zoo/head.h"
 
 namespace ringmaster::zoo {

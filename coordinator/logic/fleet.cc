@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cctype>
 
-#include "common/address.h"
 #include "common/ids.h"
 #include "common/job/class_map.h"
+#include "common/net/address.h"
 #include "common/text.h"
 #include "coordinator/logic/run/member.h"
 

@@ -1,4 +1,4 @@
-#include "bench/train_options.h"
+#include "bench/training/train_options.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-#include "bench/train_report.h"
+#include "bench/training/train_report.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "common/arithmetic.h"
+#include "common/numeric/arithmetic.h"
 
 #include <catch2/catch.hpp>
 

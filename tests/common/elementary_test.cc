@@ -1,4 +1,4 @@
-#include "common/elementary.h"
+#include "common/numeric/elementary.h"
 
 #include <catch2/catch.hpp>
 

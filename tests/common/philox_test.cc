@@ -1,4 +1,4 @@
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,9 +1,9 @@
 // Addresses and text of peers, and JSON before it is parsed.
 #include <algorithm>
 
-#include "common/address.h"
 #include "common/check.h"
 #include "common/json.h"
+#include "common/net/address.h"
 #include "common/text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -64,7 +64,7 @@ class VersionTest(cluster.ClusterTest):
         flags = "worker/backend/cpu/CMakeLists.txt"
         self.assertEqual(self.digest_with(flags, lambda text: f"# Said anew.\n{text}"), self.id)
         self.assertNotEqual(self.digest_with(flags, lambda text: text.replace("-O3", "-Ofast")), self.id)
-        included = "common/host_device.h"
+        included = "common/numeric/host_device.h"
         self.assertNotEqual(self.digest_with(included, lambda text: f"{text}\n#define RING_FASTER 1\n"), self.id)
 
     def test_what_looks_like_a_comment_within_a_literal_counts(self):

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "common/arithmetic.h"
 #include "common/graph/update/optimizer.h"
 #include "common/job/job_file.h"
 #include "common/job/rules.h"
 #include "common/job/update_rules.h"
+#include "common/numeric/arithmetic.h"
 
 namespace ringmaster {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "common/graph/ops/reference_executor.h"
 #include "common/graph/program.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 
 namespace ringmaster::testing {
 

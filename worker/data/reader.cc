@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "common/float_mode.h"
+#include "common/numeric/float_mode.h"
 
 namespace ringmaster::worker {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "common/address.h"
+#include "common/net/address.h"
 #include "common/rpc/channel.h"
 #include "common/status.h"
 #include "ringmaster/v1/data.grpc.pb.h"

@@ -12,11 +12,11 @@
 #include <memory>
 #include <utility>
 
-#include "common/address.h"
 #include "common/amount.h"
 #include "common/files.h"
+#include "common/net/address.h"
+#include "common/net/socket.h"
 #include "common/rpc/channel.h"
-#include "common/socket.h"
 #include "worker/ring/bench.h"
 
 namespace ringmaster::worker {

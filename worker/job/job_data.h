@@ -11,11 +11,11 @@
 #include <stop_token>
 #include <string>
 
-#include "common/address.h"
 #include "common/data/dataset.h"
 #include "common/data_files/data_files_service.h"
 #include "common/ids.h"
 #include "common/mutex.h"
+#include "common/net/address.h"
 #include "common/rpc/channel.h"
 #include "common/status.h"
 #include "ringmaster/v1/data.pb.h"

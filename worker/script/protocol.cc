@@ -14,7 +14,7 @@
 #include <cstring>
 #include <limits>
 
-#include "common/socket.h"
+#include "common/net/socket.h"
 #include "common/text.h"
 
 namespace ringmaster::script {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/float_mode.h"
+#include "common/numeric/float_mode.h"
 
 namespace ringmaster::worker {
 namespace {

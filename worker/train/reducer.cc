@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/float_mode.h"
 #include "common/mutex.h"
+#include "common/numeric/float_mode.h"
 
 namespace ringmaster::worker {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "common/float_mode.h"
 #include "common/log.h"
+#include "common/numeric/float_mode.h"
 #include "worker/backend/failure.h"
 #include "worker/train/shard_work.h"
 #include "worker/train/state_check.h"

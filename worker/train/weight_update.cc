@@ -6,10 +6,10 @@
 #include <span>
 #include <utility>
 
-#include "common/arithmetic.h"
 #include "common/exact/arithmetic.h"
 #include "common/failpoint.h"
-#include "common/float_mode.h"
+#include "common/numeric/arithmetic.h"
+#include "common/numeric/float_mode.h"
 #include "worker/state/state_hash.h"
 #include "worker/train/update_pieces.h"
 

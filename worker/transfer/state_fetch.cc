@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "common/address.h"
+#include "common/net/address.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/read_stream.h"
 #include "common/rpc/rpc_status.h"

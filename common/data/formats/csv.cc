@@ -18,7 +18,7 @@
 #include "common/data/columns.h"
 #include "common/data/format.h"
 #include "common/data/formats/npy.h"
-#include "common/float_mode.h"
+#include "common/numeric/float_mode.h"
 #include "common/text.h"
 
 namespace ringmaster::data {

@@ -8,7 +8,7 @@
 #include "common/check.h"
 #include "common/data/beneath.h"
 #include "common/data/drawing.h"
-#include "common/float_mode.h"
+#include "common/numeric/float_mode.h"
 #include "common/text.h"
 
 namespace ringmaster::data {

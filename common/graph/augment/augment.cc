@@ -9,7 +9,7 @@
 #include "common/graph/augment/formulas.h"
 #include "common/graph/augment/geometry.h"
 #include "common/graph/augment/image_ops.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 
 namespace ringmaster::graph {
 namespace {

@@ -1,6 +1,6 @@
 // Augmentation of one image as formulas: stored uint8 pixels in, the model's float32 image out, a
 // function of (job seed, step, sample) and of nothing else. Correctly rounded arithmetic; sums in
-// float64 in the fixed lane order (common/arithmetic.h). Thread-safe (immutable).
+// float64 in the fixed lane order (common/numeric/arithmetic.h). Thread-safe (immutable).
 #pragma once
 
 #include <cstdint>

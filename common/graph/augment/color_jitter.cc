@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/arithmetic.h"
 #include "common/check.h"
+#include "common/numeric/arithmetic.h"
 
 namespace ringmaster::graph {
 namespace {

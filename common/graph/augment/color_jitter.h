@@ -9,7 +9,7 @@
 #include <span>
 
 #include "common/graph/augment/resize.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::graph {

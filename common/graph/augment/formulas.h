@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "common/arithmetic.h"
-#include "common/host_device.h"
+#include "common/numeric/arithmetic.h"
+#include "common/numeric/host_device.h"
 
 namespace ringmaster::graph {
 

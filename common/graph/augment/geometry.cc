@@ -4,10 +4,10 @@
 #include <cmath>
 #include <string>
 
-#include "common/arithmetic.h"
 #include "common/check.h"
-#include "common/elementary.h"
-#include "common/philox.h"
+#include "common/numeric/arithmetic.h"
+#include "common/numeric/elementary.h"
+#include "common/numeric/philox.h"
 
 namespace ringmaster::graph {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/image/placement.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 

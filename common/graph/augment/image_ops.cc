@@ -4,9 +4,9 @@
 #include <cmath>
 #include <utility>
 
-#include "common/arithmetic.h"
-#include "common/elementary.h"
 #include "common/graph/augment/formulas.h"
+#include "common/numeric/arithmetic.h"
+#include "common/numeric/elementary.h"
 
 namespace ringmaster::graph {
 namespace {

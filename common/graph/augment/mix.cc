@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/arithmetic.h"
-#include "common/elementary.h"
+#include "common/numeric/arithmetic.h"
+#include "common/numeric/elementary.h"
 
 namespace ringmaster::graph {
 namespace {

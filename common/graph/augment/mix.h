@@ -11,7 +11,7 @@
 
 #include "common/graph/augment/resize.h"
 #include "common/image/decode.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::graph {

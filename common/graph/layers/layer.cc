@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
-#include "common/arithmetic.h"
 #include "common/graph/layers/options.h"
+#include "common/numeric/arithmetic.h"
 
 namespace ringmaster::graph::layers {
 namespace {

@@ -1,7 +1,7 @@
 #include "common/graph/ops/dropout.h"
 
 #include "common/graph/ops/operands.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 
 namespace ringmaster::graph {
 namespace {

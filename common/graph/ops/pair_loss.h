@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "common/graph/ops/unary.h"
-#include "common/host_device.h"
+#include "common/numeric/host_device.h"
 
 namespace ringmaster::graph {
 

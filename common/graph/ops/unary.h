@@ -18,7 +18,7 @@
 #include <tuple>
 
 #include "common/graph/ops/op.h"
-#include "common/host_device.h"
+#include "common/numeric/host_device.h"
 
 namespace ringmaster::graph {
 

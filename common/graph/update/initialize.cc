@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "common/arithmetic.h"
-#include "common/elementary.h"
-#include "common/philox.h"
+#include "common/numeric/arithmetic.h"
+#include "common/numeric/elementary.h"
+#include "common/numeric/philox.h"
 
 namespace ringmaster::graph {
 namespace {

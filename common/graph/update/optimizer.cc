@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/arithmetic.h"
 #include "common/check.h"
 #include "common/graph/update/schedule.h"
+#include "common/numeric/arithmetic.h"
 
 namespace ringmaster::graph {
 namespace {

@@ -31,8 +31,8 @@ struct UpdateOptions {
 };
 [[nodiscard]] UpdateOptions UpdateOptionsOf(const v1::ResultSpec& spec);
 
-// Squares of a tensor's norms. Each is a float64 sum in the order of common/arithmetic.h: lanes of
-// a block, a tree over the blocks.
+// Squares of a tensor's norms. Each is a float64 sum in the order of common/numeric/arithmetic.h:
+// lanes of a block, a tree over the blocks.
 struct TensorSquares {
   double gradient = 0;  // behind Around::Limited, before it is scaled
   double weight = 0;    // before the update

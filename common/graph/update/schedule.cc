@@ -1,6 +1,6 @@
 #include "common/graph/update/schedule.h"
 
-#include "common/elementary.h"
+#include "common/numeric/elementary.h"
 
 namespace ringmaster::graph {
 namespace {

@@ -7,7 +7,7 @@
 #include "common/graph/autodiff.h"
 #include "common/graph/ops/op_table.h"
 #include "common/graph/passes/passes.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 #include "tests/support/model_option.h"
 #include "tests/support/small_models.h"
 #include "tests/support/zoo_program.h"

@@ -15,9 +15,9 @@
 #include <utility>
 
 #include "common/files.h"
+#include "common/net/socket.h"
 #include "common/pki/authority.h"
 #include "common/pki/tls_stream.h"
-#include "common/socket.h"
 #include "tests/support/test_cluster.h"
 
 namespace ringmaster::pki {

@@ -6,7 +6,7 @@
 #include <future>
 #include <limits>
 
-#include "common/address.h"
+#include "common/net/address.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/rpc_status.h"
 #include "ringmaster/v1/ring.grpc.pb.h"

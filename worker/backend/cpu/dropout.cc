@@ -2,7 +2,7 @@
 // element), so the gradient draws it again instead of keeping it: one kernel serves both.
 #include <cmath>
 
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 #include "worker/backend/cpu/kernel.h"
 #include "worker/backend/cpu/parallel.h"
 #include "worker/backend/cpu/storage.h"

@@ -4,7 +4,7 @@
 
 #include "common/graph/ops/broadcast.h"
 #include "common/graph/ops/shape.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/kernels/nested_axes.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 #include "worker/backend/core_layout.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel.h"

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "common/socket.h"
+#include "common/net/socket.h"
 
 namespace ringmaster::pjrt {
 namespace {

@@ -7,7 +7,7 @@
 #include <array>
 #include <cerrno>
 
-#include "common/socket.h"
+#include "common/net/socket.h"
 
 namespace ringmaster::pjrt {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/amount.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 #include "worker/backend/failure.h"
 #include "worker/backend/shard_io.h"
 

@@ -14,8 +14,8 @@
 #include <memory>
 #include <string>
 
-#include "common/address.h"
 #include "common/mutex.h"
+#include "common/net/address.h"
 #include "common/status.h"
 #include "ringmaster/v1/ring.pb.h"
 #include "worker/ring/beat_monitor.h"

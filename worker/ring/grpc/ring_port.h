@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "common/address.h"
 #include "common/ids.h"
+#include "common/net/address.h"
 #include "common/rpc/acceptor.h"
 #include "common/rpc/channel.h"
 #include "common/status.h"

@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/address.h"
 #include "common/mutex.h"
+#include "common/net/address.h"
 
 namespace ringmaster::ring {
 

@@ -16,9 +16,9 @@
 #include <array>
 #include <cstdint>
 
-#include "common/arithmetic.h"
-#include "common/elementary.h"
-#include "common/host_device.h"
+#include "common/numeric/arithmetic.h"
+#include "common/numeric/elementary.h"
+#include "common/numeric/host_device.h"
 
 namespace ringmaster::graph {
 

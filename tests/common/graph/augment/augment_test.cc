@@ -10,7 +10,7 @@
 
 #include "common/graph/augment/color_jitter.h"
 #include "common/graph/augment/geometry.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 #include "common/sha256.h"
 
 namespace ringmaster::graph {

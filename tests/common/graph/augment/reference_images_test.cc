@@ -6,10 +6,10 @@
 #include <bit>
 #include <random>
 
-#include "common/elementary.h"
 #include "common/graph/augment/color_jitter.h"
 #include "common/graph/augment/image_ops.h"
 #include "common/graph/augment/resize.h"
+#include "common/numeric/elementary.h"
 #include "common/status.h"
 #include "tests/support/temporary_folder.h"
 

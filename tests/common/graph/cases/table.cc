@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/graph/ops/reference_executor.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 
 namespace ringmaster::graph {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "common/arithmetic.h"
 #include "common/graph/layers/layer_list.h"
 #include "common/graph/printer.h"
+#include "common/numeric/arithmetic.h"
 
 namespace ringmaster::graph::layers {
 namespace {

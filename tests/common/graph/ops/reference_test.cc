@@ -6,7 +6,7 @@
 
 #include "common/graph/ops/op_table.h"
 #include "common/graph/ops/reference_executor.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 
 namespace ringmaster::graph {
 namespace {

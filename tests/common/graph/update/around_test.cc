@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "common/graph/update/optimizer.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 #include "tests/support/optimizers.h"
 
 namespace ringmaster::graph {

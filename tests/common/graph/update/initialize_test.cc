@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 
 namespace ringmaster::graph {
 namespace {

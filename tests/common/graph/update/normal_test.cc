@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 
 namespace ringmaster::graph {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 #include "tests/support/optimizers.h"
 
 namespace ringmaster::graph {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <functional>
 
-#include "common/arithmetic.h"
 #include "common/graph/update/optimizer.h"
-#include "common/philox.h"
+#include "common/numeric/arithmetic.h"
+#include "common/numeric/philox.h"
 #include "tests/support/optimizers.h"
 
 namespace ringmaster::graph {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/graph/ops/reference_executor.h"
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 #include "tests/support/stablehlo/interpreter.h"
 #include "worker/backend/pjrt/emit/emit.h"
 

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "common/files.h"
-#include "common/socket.h"
+#include "common/net/socket.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/backend/pjrt/host_children.h"
 #include "tests/worker/backend/pjrt/small_step.h"

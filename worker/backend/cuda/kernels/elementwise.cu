@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "common/host_device.h"
+#include "common/numeric/host_device.h"
 #include "worker/backend/cuda/kernels/maps.h"
 #include "worker/backend/cuda/kernels/sums.h"
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/host_device.h"
+#include "common/numeric/host_device.h"
 
 namespace ringmaster::cuda {
 

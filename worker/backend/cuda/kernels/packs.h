@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "common/graph/tensor_type.h"
-#include "common/host_device.h"
+#include "common/numeric/host_device.h"
 
 namespace ringmaster::cuda {
 

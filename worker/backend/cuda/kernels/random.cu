@@ -1,6 +1,6 @@
 #include "worker/backend/cuda/kernels/random.h"
 
-#include "common/arithmetic.h"
+#include "common/numeric/arithmetic.h"
 #include "worker/backend/cuda/kernels/launch.h"
 #include "worker/backend/cuda/kernels/maps.h"
 #include "worker/backend/cuda/kernels/packs.h"
@@ -85,7 +85,8 @@ template cudaError_t LaunchDropout(const DropoutMask&, const StreamKey*, const _
 // from the last to the first, and then goes through the operations that change values: so no image
 // has to be stored between two operations, and as many as there are need no memory. Once nothing
 // moves elements any more, a pass that reads all of them keeps them in the model's image, where the
-// next pass finds them. Sums are those of common/arithmetic.h: eight threads take a block of 256.
+// next pass finds them. Sums are those of common/numeric/arithmetic.h: eight threads take a block
+// of 256.
 
 namespace {
 

@@ -9,13 +9,13 @@
 #include <cstdint>
 
 #include "common/graph/augment/formulas.h"
-#include "common/host_device.h"
+#include "common/numeric/host_device.h"
 
 namespace ringmaster::cuda {
 
-// The key of a random stream, and its elements: PhiloxStream (common/philox.h) for kernels, which
-// know seed, step and sample only while they run. The same bits. For kernels and for host code;
-// thread-safe (values and free functions).
+// The key of a random stream, and its elements: PhiloxStream (common/numeric/philox.h) for kernels,
+// which know seed, step and sample only while they run. The same bits. For kernels and for host
+// code; thread-safe (values and free functions).
 
 // What SHA-256 hashes to name a stream, cut into blocks of sixteen words and padded: 32 bytes of
 // seed, purpose, step and subject, which a kernel fills in, then the layer's name.

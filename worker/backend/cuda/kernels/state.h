@@ -13,7 +13,7 @@
 
 #include "common/exact/quantize.h"
 #include "common/graph/update/rule_list.h"
-#include "common/host_device.h"
+#include "common/numeric/host_device.h"
 
 namespace ringmaster::cuda {
 

@@ -1,6 +1,6 @@
-// dropout, y = x keep / (1 - rate), with the bits of common/philox.h. The mask is a pure function
-// of its argument, so that a gradient finds the same one; it is linear, so that one emitter serves
-// both.
+// dropout, y = x keep / (1 - rate), with the bits of common/numeric/philox.h. The mask is a pure
+// function of its argument, so that a gradient finds the same one; it is linear, so that one
+// emitter serves both.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ Halves Product(Builder& builder, const Tensor& words, uint64_t factor) {
           builder.Multiply(words, builder.Integer(factor, words.shape, ElementKind::kUInt32))};
 }
 
-// Ten rounds of Philox4x32, element by element: as Philox4x32 in common/philox.cc.
+// Ten rounds of Philox4x32, element by element: as Philox4x32 in common/numeric/philox.cc.
 std::array<Tensor, 4> Philox(Builder& builder, std::array<Tensor, 4> counter,
                              std::array<Tensor, 2> key) {
   constexpr uint64_t kMultipliers[] = {0xD2511F53, 0xCD9E8D57}, kWeyl[] = {0x9E3779B9, 0xBB67AE85};

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "common/arithmetic.h"
+#include "common/numeric/arithmetic.h"
 #include "tests/worker/backend/cuda/augment_case.h"
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
 #include "tests/worker/backend/cuda/emulation/guarded_array.h"

@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 #include "worker/backend/cpu/storage.h"
 #include "worker/backend/cuda/kernels/random.h"
 

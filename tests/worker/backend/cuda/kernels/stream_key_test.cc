@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "common/philox.h"
+#include "common/numeric/philox.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/model_flops.h"
-#include "bench/train_options.h"
+#include "bench/training/model_flops.h"
+#include "bench/training/train_options.h"
 #include "worker/train/progress.h"
 
 namespace ringmaster::bench {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "bench/train_options.h"
-#include "bench/train_report.h"
+#include "bench/training/train_options.h"
+#include "bench/training/train_report.h"
 #include "common/data/dataset.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/backend/backend.h"

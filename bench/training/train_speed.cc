@@ -10,9 +10,9 @@
 #include <optional>
 
 #include "bench/process_memory.h"
-#include "bench/train_options.h"
-#include "bench/train_report.h"
-#include "bench/training_run.h"
+#include "bench/training/train_options.h"
+#include "bench/training/train_report.h"
+#include "bench/training/training_run.h"
 #include "common/files.h"
 #include "worker/flags.h"
 

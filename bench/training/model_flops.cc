@@ -1,4 +1,4 @@
-#include "bench/model_flops.h"
+#include "bench/training/model_flops.h"
 
 #include "common/graph/cost.h"
 

@@ -1,4 +1,4 @@
-#include "common/socket.h"
+#include "common/net/socket.h"
 
 #include <netdb.h>
 #include <netinet/in.h>

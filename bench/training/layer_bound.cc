@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/train_options.h"
+#include "bench/training/train_options.h"
 #include "common/graph/cost.h"
 #include "common/graph/message/message.h"
 #include "common/job/job_file.h"

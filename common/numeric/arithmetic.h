@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "common/host_device.h"
+#include "common/numeric/host_device.h"
 
 namespace ringmaster {
 

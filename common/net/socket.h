@@ -7,8 +7,8 @@
 #include <chrono>
 #include <string>
 
-#include "common/address.h"
 #include "common/files.h"
+#include "common/net/address.h"
 #include "common/status.h"
 
 namespace ringmaster {

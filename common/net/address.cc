@@ -1,4 +1,4 @@
-#include "common/address.h"
+#include "common/net/address.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

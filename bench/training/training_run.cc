@@ -1,4 +1,4 @@
-#include "bench/training_run.h"
+#include "bench/training/training_run.h"
 
 #include <unistd.h>
 
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "bench/process_memory.h"
-#include "bench/step_clock.h"
-#include "bench/update_bound.h"
+#include "bench/training/step_clock.h"
+#include "bench/training/update_bound.h"
 #include "common/data/sample_data.h"
 #include "common/graph/message/message.h"
 #include "common/graph/update/optimizer.h"

@@ -1,4 +1,4 @@
-#include "bench/train_options.h"
+#include "bench/training/train_options.h"
 
 #include <fmt/format.h>
 

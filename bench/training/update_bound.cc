@@ -1,4 +1,4 @@
-#include "bench/update_bound.h"
+#include "bench/training/update_bound.h"
 
 #include <chrono>
 #include <span>

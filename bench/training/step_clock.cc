@@ -1,4 +1,4 @@
-#include "bench/step_clock.h"
+#include "bench/training/step_clock.h"
 
 #include <ctime>
 
