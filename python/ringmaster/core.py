@@ -103,8 +103,8 @@ def receive(lane):
     """The next Packet; None at the end of the socket."""
     try:
         data, files, flags, _ = socket.recv_fds(lane, MOST_BYTES, MOST_FILES, socket.MSG_CMSG_CLOEXEC)
-    except ConnectionResetError:
-        return None
+    except ConnectionResetError:  # the other end left something unread: said once, in front of what it had sent
+        return receive(lane)
     if not data:
         return None
     if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) or len(data) < _HEADER.size:

@@ -32,6 +32,34 @@ def script(model="nn.Linear(2, 2)", before="", optimizer="torch.optim.SGD(model.
     return SCRIPT.format(**locals())
 
 
+# A host whose OpenBLAS takes these kernels, on a CPU with these flags.
+ON_A_HOST = """
+from ringmaster.torch import determinism
+determinism._loaded = lambda: {{"blas": "", "blas_core": {!r}}}
+determinism._cpu_flags = lambda: {!r}.split()
+import os
+os.environ.update({!r})
+"""
+
+
+class Kernels(fake_worker.ScriptTest):
+    def said(self, core_type, flags, environment=(), core_number=0):
+        child = self.fork(script(before=ON_A_HOST.format(core_type, flags, dict(environment))), core_number)
+        child.start()
+        return child.said()
+
+    def test_what_openblas_takes_for_a_cpu_that_it_does_not_know(self):
+        for flags, better in (("sse2 avx2 avx512vl avx512_bf16", "Cooperlake"), ("sse2 avx2 avx512vl", "SkylakeX"), ("avx2", "Haswell")):
+            self.assertRegex(self.said("Prescott", flags), f"^ringmaster: .* for Prescott, without AVX: .*script: "
+                                                           rf"{{env: {{OPENBLAS_CORETYPE: {better}}}}}\n$")
+
+    def test_nothing_is_said_of_what_fits_or_was_asked_for(self):
+        self.assertEqual(self.said("SkylakeX", "avx2 avx512vl"), "")
+        self.assertEqual(self.said("Prescott", "sse2"), "")
+        self.assertEqual(self.said("Prescott", "avx2", {"OPENBLAS_CORETYPE": "Prescott"}), "")
+        self.assertEqual(self.said("Prescott", "avx2", core_number=1), "")
+
+
 class Facts(fake_worker.ScriptTest):
     def facts(self, **parts):
         child = self.fork(script(**parts))

@@ -55,6 +55,17 @@ def wait_for_end(pid):
     os.close(descriptor)
 
 
+class Packets(unittest.TestCase):
+    def test_what_is_sent_by_one_who_leaves_something_unread_arrives(self):
+        ours, theirs = fake_worker.pair()
+        core.send(ours, core.Kind.END)
+        core.send(theirs, core.Kind.BUCKET, b"\1\0\0\0")
+        theirs.close()
+        self.assertEqual(core.receive(ours).body, b"\1\0\0\0")
+        self.assertIsNone(core.receive(ours))
+        ours.close()
+
+
 class Interpreter(unittest.TestCase):
     def start(self, text="", **more):
         folder = tempfile.TemporaryDirectory(prefix="ringmaster-python-test-")

@@ -199,11 +199,17 @@ StatusOr<Packet> Receive(int socket, Deadline deadline) {
   msghdr message = {};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
-  RING_ASSIGN_OR_RETURN(const size_t bytes, Until(socket, POLLIN, deadline, [&] {
-                          message.msg_control = space.bytes.data();
-                          message.msg_controllen = space.bytes.size();
-                          return recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-                        }));
+  const auto receive = [&] {
+    ssize_t count = 0;
+    do {
+      message.msg_control = space.bytes.data();
+      message.msg_controllen = space.bytes.size();
+      count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+      // That the other end left something unread is said once, in front of what it had sent.
+    } while (count < 0 && errno == ECONNRESET);
+    return count;
+  };
+  RING_ASSIGN_OR_RETURN(const size_t bytes, Until(socket, POLLIN, deadline, receive));
   TakeFiles(&message, &packet.files);
   if (bytes == 0) return Closed();
   if (bytes < sizeof(header) || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {

@@ -15,6 +15,10 @@ from ringmaster import core
 _IMPORTED = ("torchvision", "torchaudio", "transformers", "timm", "peft", "PIL")  # named where a script has them
 _SETTINGS = ("MKL_CBWR", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY")
 _OPENBLAS_SUFFIXES = ("", "64_")  # of builds with 64-bit integers
+# What OpenBLAS calls its kernels without AVX, one of which it takes for a CPU that is newer than itself.
+_WITHOUT_AVX = ("Prescott", "Core2", "Penryn", "Dunnington", "Nehalem", "Atom", "Nano", "Athlon", "Opteron", "Opteron_SSE3",
+                "Barcelona", "Bobcat")
+_KERNELS = {"avx512_bf16": "Cooperlake", "avx512vl": "SkylakeX", "avx2": "Haswell"}  # what a CPU must have for which ones
 _BLAS = re.compile(r"/(lib(?:[a-z_]*blas|blis|mkl_core|mkl_rt)[^/]*\.so[^/]*)$")
 
 
@@ -56,6 +60,23 @@ def libraries(threads=None):
         if of_blas:
             found["blas_threads"] = " ".join(map(str, sorted(of_blas)))
     return found
+
+
+def slow_kernels():
+    """What to say where OpenBLAS takes kernels that are a fraction of what the CPU can do; else None."""
+    core_type = _loaded().get("blas_core")
+    if core_type not in _WITHOUT_AVX or os.environ.get("OPENBLAS_CORETYPE"):
+        return None
+    flags = _cpu_flags()
+    better = next((kernels for flag, kernels in _KERNELS.items() if flag in flags), None)
+    return better and (f"OpenBLAS does not know this CPU, and its products use kernels for {core_type}, without AVX: those for "
+                       f"{better} may be several times as fast, with other bits: OPENBLAS_CORETYPE={better}, in a job file "
+                       f"script: {{env: {{OPENBLAS_CORETYPE: {better}}}}}")
+
+
+def _cpu_flags():
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        return next((line.split() for line in file if line.startswith("flags")), [])
 
 
 def _openblas(function):

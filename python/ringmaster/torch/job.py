@@ -89,6 +89,8 @@ class Job:
         if not faulthandler.is_enabled():
             faulthandler.enable()  # names the line that writes to a parameter
         determinism.settle(self._hello)
+        if self.lead and determinism.slow_kernels():
+            print(f"ringmaster: {determinism.slow_kernels()}", file=sys.stderr, flush=True)
         self._parameters = Parameters(model, rule.group_of())
         self._buffers, self._counters = Buffers(model), Counters(model)
         self._constants = Constants(model, self._parameters, self._buffers, self._counters)

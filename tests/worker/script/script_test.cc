@@ -269,6 +269,24 @@ TEST_CASE("Script: packets that are none are errors that say so") {
   CHECK_THAT(said(send(PacketKind::kRaised, "")), Catch::Contains("RAISED has no JSON"));
 }
 
+TEST_CASE("Script: what is sent by one who leaves something unread arrives") {
+  std::array<int, 2> ends = {};
+  REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) == 0);
+  const OwnedFile ours(ends[0]);
+  OwnedFile theirs(ends[1]);
+  REQUIRE(SendJson(ours.get(), PacketKind::kHello, v1::ScriptHello(), {}, Soon()).ok());
+  v1::ScriptRaised told;
+  told.set_message("no such file");
+  REQUIRE(SendJson(theirs.get(), PacketKind::kRaised, told, {}, Soon()).ok());
+  theirs = OwnedFile();
+  auto packet = Receive(ours.get(), Soon());
+  REQUIRE(packet.ok());
+  v1::ScriptRaised raised;
+  REQUIRE(TakeJson(&*packet, &raised).ok());
+  CHECK(raised.message() == "no such file");
+  CHECK(absl::IsUnavailable(Receive(ours.get(), Soon()).status()));
+}
+
 TEST_CASE("Script: what neither the job nor its attach says is named") {
   const auto error = [](v1::JobSpec spec, const v1::ScriptFacts& facts) {
     return Message(job::ResolveScript(spec, facts, "00", {}).status());
