@@ -23,6 +23,7 @@ ENVIRONMENT = "RINGMASTER_CORE"  # the number of that descriptor, in a process t
 _HEADER = struct.Struct("<HHI")
 _LENGTH = struct.Struct("<Q")
 _SHARD = struct.Struct("<QQQQIIIf")
+_AHEAD = struct.Struct("<QQII")
 _DONE = struct.Struct("<QIIId")
 _MOST_TEXT = 64 * 1024  # characters of a message or a traceback
 
@@ -37,6 +38,7 @@ class Kind(enum.IntEnum):
     DONE = 7
     RAISED = 8
     END = 9
+    AHEAD = 10
     UP = 16
     FORK = 17
     FORKED = 18
@@ -159,6 +161,14 @@ class Work(typing.NamedTuple):
     samples: list
 
 
+class Coming(typing.NamedTuple):
+    """A shard that may come, as AHEAD has it."""
+    step: int
+    seed: int
+    shard: int
+    samples: list
+
+
 def digest(what, *numbers):
     """The 32 bytes that generators are set from: of a shard (seed, step, shard), of a sample (seed, step, number)."""
     return hashlib.sha256(" ".join(["ringmaster", what, *map(str, numbers)]).encode("ascii")).digest()
@@ -168,10 +178,20 @@ def _work(body):
     if len(body) < _SHARD.size:
         raise ProtocolError(f"SHARD: {_SHARD.size} bytes or more were expected, {len(body)} came")
     step, update, seed, batch, shard, shards, rows, seed_scale = _SHARD.unpack_from(body)
-    if rows == 0 or len(body) != _SHARD.size + 8 * rows:
-        raise ProtocolError(f"SHARD: {rows} rows in {len(body)} bytes")
-    samples = list(struct.unpack_from(f"<{rows}Q", body, _SHARD.size))
-    return Work(step, update, seed, batch, shard, shards, rows, seed_scale, samples)
+    return Work(step, update, seed, batch, shard, shards, rows, seed_scale, _samples(Kind.SHARD, rows, body[_SHARD.size:]))
+
+
+def _coming(body):
+    if len(body) < _AHEAD.size:
+        raise ProtocolError(f"AHEAD: {_AHEAD.size} bytes or more were expected, {len(body)} came")
+    step, seed, shard, rows = _AHEAD.unpack_from(body)
+    return Coming(step, seed, shard, _samples(Kind.AHEAD, rows, body[_AHEAD.size:]))
+
+
+def _samples(kind, rows, body):
+    if rows == 0 or len(body) != 8 * rows:
+        raise ProtocolError(f"{kind.name}: {rows} rows in {len(body)} bytes")
+    return list(struct.unpack(f"<{rows}Q", body))
 
 
 # ---- A child's end ------------------------------------------------------------------------------------
@@ -231,9 +251,15 @@ class Child:
     def ready(self):
         self._said(send, Kind.READY)
 
-    def shard(self):
-        """The Work that comes next; Ended where there is none any more."""
-        return _work(self._receive(Kind.SHARD).body)
+    def shard(self, expect=None):
+        """The Work that comes next; Ended where there is none any more. `expect`: called with each Coming."""
+        while True:
+            packet = self._receive(Kind.SHARD, Kind.AHEAD)
+            if packet.kind == Kind.SHARD:
+                return _work(packet.body)
+            coming = _coming(packet.body)
+            if expect is not None:
+                expect(coming)
 
     def bucket(self, tensors):
         """These tensors' gradients are whole in the slot; at most MOST_TENSORS."""
@@ -276,8 +302,8 @@ class Child:
             self.said_all = True
             raise self.gone() from None
 
-    def _receive(self, kind):
-        """A packet of this kind; Ended where the child is to leave."""
+    def _receive(self, *kinds):
+        """A packet of one of these kinds; Ended where the child is to leave."""
         packet = receive(self._lane_here())
         if packet is None:
             self.said_all = True
@@ -285,8 +311,8 @@ class Child:
         if packet.kind == Kind.END:
             self.said_all = True
             raise Ended(asked=True)
-        if packet.kind != kind:
-            raise ProtocolError(f"{kind.name} was expected, {packet.kind.name} came")
+        if packet.kind not in kinds:
+            raise ProtocolError(f"{kinds[0].name} was expected, {packet.kind.name} came")
         return packet
 
 

@@ -12,6 +12,9 @@ import tempfile
 import typing
 import unittest
 
+# In front of what loads it: on a CPU that OpenBLAS does not know it takes kernels without AVX, and a script says so.
+os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")
+
 import numpy
 
 from fake_state import State, mapped
@@ -122,6 +125,9 @@ class Child:
         update = self._state.update if update is None else update
         core.send(self._lane, Kind.SHARD, struct.pack(f"<QQQQIIIf{len(samples)}Q", step, update, seed, batch, shard, shards,
                                                       len(samples), scale / batch, *samples))
+
+    def ahead(self, step, shard, samples, seed=1):
+        core.send(self._lane, Kind.AHEAD, struct.pack(f"<QQII{len(samples)}Q", step, seed, shard, len(samples), *samples))
 
     def answer(self, step, shard):
         """BUCKETs and DONE; each tensor has to be in one of them."""

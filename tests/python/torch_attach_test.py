@@ -38,6 +38,7 @@ from ringmaster.torch import determinism
 determinism._loaded = lambda: {{"blas": "", "blas_core": {!r}}}
 determinism._cpu_flags = lambda: {!r}.split()
 import os
+del os.environ["OPENBLAS_CORETYPE"]
 os.environ.update({!r})
 """
 

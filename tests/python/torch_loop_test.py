@@ -1,5 +1,8 @@
 #!/usr/bin/python3
 """What a script may do in its loop and what is refused there; its samples; its callbacks."""
+import os
+import select
+import signal
 import sys
 import unittest
 
@@ -119,6 +122,92 @@ class Samples(fake_worker.ScriptTest):
         self.assertEqual(child.shard(0, 0, samples=[5, 9]).metrics[0], 28)
         child, _, _ = self.start(DATASET % (f"Numbers(), collate_fn={collate}", "pass", "True"))
         self.assertEqual(child.shard(0, 0, samples=[5, 9]).metrics[0], 28)
+
+
+# What reads a sample says so in its first number: 1000 and more are loaders. `trouble`: of sample 13 in a loader.
+LOADED = HEAD + """
+import os, signal, time
+from torch.utils.data import DataLoader, Dataset
+main = os.getpid()
+class Numbers(Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, number):
+        if number == 13 and os.getpid() != main:
+            {trouble}
+        return {{"x": torch.rand(3, 5).t()[1:], "name": str(number), "where": int(os.getpid() != main), "half": torch.rand(2).half()}}
+model = nn.Linear(3, 1)
+job = ringmaster.torch.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), metrics=("loaded", "rows"),
+                              dataset=DataLoader(Numbers(), num_workers={loaders}))
+for shard in job.shards():
+    for part in shard.parts({parts}):
+        batch = part.batch
+        assert batch["name"] == [str(number) for number in part.samples] and batch["x"].data_ptr() % 64 == 0, batch
+        batch["x"] += 1  # the script's own memory
+        loss = (model(batch["x"]).mean((1, 2)) * torch.rand(part.rows) + batch["half"].float().sum(1)).mean()
+        part.backward(loss, loaded=batch["where"], rows=torch.ones(part.rows))
+"""
+
+
+class Loaders(fake_worker.ScriptTest):
+    def shards(self, ahead=(), loaders=2, parts=1, trouble="pass", threads=1):
+        """What shards of (step, samples) give, and how many of their samples came from loaders."""
+        child, facts, _ = self.start(LOADED.format(loaders=loaders, parts=parts, trouble=trouble), threads=threads)
+        self.assertEqual(int(facts["ahead"]), 2 * loaders)
+        results = []
+        for step, samples in enumerate(([1, 2, 3], [4, 13], [6, 7, 8, 9], [10])):
+            for coming in (each for each in ahead if each[0] == step):
+                child.ahead(coming[1], 0, coming[2])
+            results.append(child.shard(step, 0, shards=1, samples=samples))
+        self.child = child
+        return ([(result.loss, result.metrics[1], {name: gradient.tobytes() for name, gradient in result.gradients.items()})
+                 for result in results], [result.metrics[0] for result in results])
+
+    def test_what_they_read_is_what_is_read_without_them(self):
+        expected, counts = self.shards(loaders=0)
+        self.assertEqual(counts, [0, 0, 0, 0])
+        ahead = [(0, 1, [4, 13]), (0, 2, [6, 7, 8, 9]), (1, 3, [10])]
+        self.assertEqual(self.shards(ahead), (expected, [0, 2, 4, 1]))
+        self.assertEqual(self.shards(ahead, loaders=1), (expected, [0, 2, 4, 1]))
+        self.assertEqual(self.shards(ahead, loaders=5, threads=2), (self.shards(threads=2)[0], [0, 2, 4, 1]))
+
+    def test_parts_are_read_as_parts(self):
+        ahead = [(0, 1, [4, 13]), (1, 2, [6, 7, 8, 9]), (2, 3, [10])]
+        expected, _ = self.shards(loaders=0, parts=2)
+        # Which parts there are the first shard shows.
+        self.assertEqual(self.shards(ahead, parts=2), (expected, [0, 0, 4, 1]))
+
+    def test_what_does_not_come_and_what_comes_unexpected(self):
+        ahead = [(0, 1, [5, 6]), (0, 2, [6, 7, 8]), (0, 2, [6, 7, 8, 9]), (0, 2, [6, 7, 8, 9]), (0, 3, [9])]
+        self.assertEqual(self.shards(ahead), (self.shards(loaders=0)[0], [0, 0, 4, 0]))
+
+    def test_one_that_dies_costs_time_alone(self):
+        expected, _ = self.shards(loaders=0)
+        ahead = [(0, 1, [4, 13]), (0, 2, [6, 7, 8, 9]), (1, 3, [10])]
+        for trouble, counts, said in (("os.kill(os.getpid(), signal.SIGKILL)", [0, 0, 4, 0], "was killed by signal 9"),
+                                      ("os._exit(3)", [0, 0, 4, 0], "ended with status 3")):
+            self.assertEqual(self.shards(ahead, trouble=trouble), (expected, counts))
+            self.assertRegex(self.child.said(), f"^ringmaster: a process that reads samples {said}; what it had is read here")
+
+    def test_what_one_cannot_read_is_raised_where_it_is_wanted(self):
+        ahead = [(0, 1, [4, 13]), (0, 2, [6, 7, 8, 9])]
+        expected, _ = self.shards(loaders=0)
+        self.assertEqual(self.shards(ahead, trouble="raise ValueError(number)"), (expected, [0, 0, 4, 0]))
+        self.assertEqual(self.shards(ahead, trouble="return lambda: 1"), (expected, [0, 0, 4, 0]))
+
+    def test_they_end_with_their_process(self):
+        child, _, _ = self.start(LOADED.format(loaders=2, parts=1, trouble="pass"))
+        child.ahead(1, 0, [1])
+        child.ahead(1, 0, [2])
+        child.shard(0, 0, shards=1, samples=[3])
+        with open(f"/proc/{child.pid}/task/{child.pid}/children", encoding="ascii") as file:
+            loaders = [int(pid) for pid in file.read().split()]
+        self.assertEqual(len(loaders), 2)
+        handles = [os.pidfd_open(pid) for pid in loaders]
+        os.kill(child.pid, signal.SIGKILL)
+        for handle in handles:
+            self.assertTrue(select.select([handle], [], [], fake_worker.PATIENCE)[0])
+            os.close(handle)
 
 
 class Callbacks(fake_worker.ScriptTest):

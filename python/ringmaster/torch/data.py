@@ -3,17 +3,23 @@ from torch.utils import data
 from torch.utils.data.dataloader import default_collate
 
 from ringmaster import core
-from ringmaster.torch import random
+from ringmaster.torch import determinism, random
+from ringmaster.torch.loaders import Loaders
+
+_MOST_AHEAD = 64
 
 
 class Data:
-    """A dataset and how samples become a batch. `dataset`: map-style, or a DataLoader over one, of which the dataset
-    and collate_fn are taken, and neither order nor workers."""
+    """A dataset and how samples become a batch. `dataset`: map-style, or a DataLoader over one, of which the dataset,
+    collate_fn, num_workers and prefetch_factor are taken, and not the order: so many processes read what comes next."""
 
     def __init__(self, dataset, collate_fn=None):
+        loaders = self.ahead = 0  # shards that are to be known before they are wanted
         if isinstance(dataset, data.DataLoader):
             _refuse_order(dataset)
             collate_fn = collate_fn or dataset.collate_fn
+            loaders = min(dataset.num_workers, _MOST_AHEAD)
+            self.ahead = min(loaders * (dataset.prefetch_factor or 0), _MOST_AHEAD)
             dataset = dataset.dataset
         if isinstance(dataset, data.IterableDataset) or not hasattr(dataset, "__getitem__"):
             raise core.Refused(f"the dataset is a {type(dataset).__name__}, which has no sample of a number: a shard is a list "
@@ -23,11 +29,30 @@ class Data:
         self.samples = len(dataset)
         if self.samples == 0:
             raise core.Refused("the dataset is empty")
+        self._loaders = Loaders(loaders, self._load)
+        self._pieces = 1  # of a shard as it was read last: shard.parts(4) are four
+
+    def expect(self, coming):
+        """A core.Coming: read in as many pieces as a shard was read in last."""
+        rows = len(coming.samples)
+        pieces = min(self._pieces, rows)
+        for index in range(pieces):
+            self._loaders.expect(coming.step, coming.seed, coming.samples[rows * index // pieces:rows * (index + 1) // pieces])
 
     def batch(self, samples, seed, step):
         """These samples, collated. Nothing that is drawn changes what the shard draws."""
-        with random.kept():
-            return self._collate([self._sample(number, seed, step) for number in samples])
+        try:
+            return self._loaders.take(step, samples)
+        except KeyError:
+            with random.kept(), determinism.one_thread():
+                return self._load(samples, seed, step)
+
+    def read_in(self, pieces):
+        """A shard has been read in so many pieces; none: it was not read."""
+        self._pieces = pieces or self._pieces
+
+    def _load(self, samples, seed, step):
+        return self._collate([self._sample(number, seed, step) for number in samples])
 
     def _sample(self, number, seed, step):
         random.seed(core.digest("sample", seed, step, number))

@@ -1,4 +1,5 @@
 """What makes torch compute the same bits again, and the libraries that decide which bits those are."""
+import contextlib
 import ctypes
 import functools
 import os
@@ -35,6 +36,20 @@ def settle(hello):
     flags = getattr(getattr(torch, "utils", None), "deterministic", None)
     if flags is not None:
         flags.fill_uninitialized_memory = False  # costs time and moves no bit
+
+
+@contextlib.contextmanager
+def one_thread():
+    """Of torch's own, inside: as in a process that reads samples ahead."""
+    threads = torch.get_num_threads()
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def check(hello):

@@ -38,7 +38,7 @@ def attach(model, optimizer=None, *, batch=None, shards=None, steps=None, epochs
     refuse(model)
     rule = Rule(optimizer, scheduler)
     data = None if dataset is None else Data(dataset, collate_fn)
-    told = {"metrics": list(metrics), "samples": data.samples if data else 0, "batch": batch or 0, "shards": shards or 0,
+    told = {"metrics": list(metrics), "samples": data.samples if data else 0, "ahead": data.ahead if data else 0, "batch": batch or 0, "shards": shards or 0,
             "steps": steps or 0, "epochs": epochs or 0, "seed": seed, "groups": rule.groups, "optimizer": rule.facts()}
     if clip_norm is not None:
         told["optimizer"]["clip"] = {"global_norm": float(clip_norm)}
@@ -84,6 +84,7 @@ class Job:
         self._child, self._worker, self._model, self._rule, self._data = child, worker, model, rule, data
         self._metrics, self._weight = told["metrics"], weight
         self._work, self._sums, self._rates, self._callbacks = None, None, [], []
+        self._read = 0  # batches of this shard that were read
         self._hello = child.hello()
         self.lead = self._hello.core == 0
         if not faulthandler.is_enabled():
@@ -111,7 +112,7 @@ class Job:
             if self._sums is not None:
                 self._finish()
             try:
-                work = self._child.shard()
+                work = self._child.shard(self._data.expect if self._data else None)
             except core.Ended:
                 if self._worker is None:
                     raise
@@ -135,6 +136,7 @@ class Job:
         """These samples of the dataset, collated."""
         if self._data is None:
             raise core.Refused("shard.batch: attach has no dataset; give it one, or draw shard.rows rows in the loop")
+        self._read += 1
         return self._data.batch(samples, work.seed, work.step)
 
     def backward(self, work, rows, loss, metrics):
@@ -190,7 +192,7 @@ class Job:
 
     def _begin(self, work):
         before = self.step
-        self._work, self._sums = work, Sums(self._metrics)
+        self._work, self._sums, self._read = work, Sums(self._metrics), 0
         determinism.check(self._hello)
         self._parameters.check()
         self._rule.advance(work.update)
@@ -210,6 +212,8 @@ class Job:
             raise core.Refused(f"shard {work.shard} of step {work.step} had a backward for {sums.rows} of its {work.rows} rows: "
                                "call shard.backward(loss) once in the loop, or part.backward(loss) in each of its parts")
         self._constants.check()
+        if self._data:
+            self._data.read_in(self._read)
         self._child.done(work, sums.loss, sums.metrics, self._rates)
         self._sums = None
 
