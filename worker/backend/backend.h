@@ -85,6 +85,22 @@ struct TunedKernel {
 };
 using TuneReport = std::function<void(const TunedKernel&)>;
 
+// What a core will compute after a shard, as far as can be told: a job may lose or gain workers,
+// and another core be sooner.
+class Outlook {
+ public:
+  struct Place {
+    uint64_t step = 0;
+    uint32_t shard = 0;
+    auto operator<=>(const Place& other) const = default;
+  };
+  virtual ~Outlook() = default;
+  // The next places, fewer towards the end of the job.
+  [[nodiscard]] virtual std::vector<Place> Next(size_t most) const = 0;
+  // The dataset indices of its rows; none where they cannot be had.
+  [[nodiscard]] virtual std::vector<uint64_t> Samples(const Place& place) const = 0;
+};
+
 // One shard of one step. Rows are samples, in the order of the shard's slice of the global batch:
 // as many as the program has, or fewer where Backend::pads(). Where the program was bound with an
 // augmenter, `pixels` are given and the column that is made of
@@ -101,6 +117,7 @@ struct ShardInput {
   float loss_seed =
       1;            // S / n of the global batch, which weights of losses multiply; training only
   float share = 1;  // of a row's own label, where the program has Program::share
+  const Outlook* outlook = nullptr;  // of scripts alone, in training
   // The same pixels, where an input stage of this backend has brought them ahead; else nullptr.
   const StagedInput* staged = nullptr;
 };

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -58,6 +59,7 @@ class Reader {
   [[nodiscard]] StatusOr<std::shared_ptr<const ShardBatch>> Get(
       const BatchId& id, std::chrono::steady_clock::time_point deadline);
 
+  [[nodiscard]] std::span<const uint32_t> shards() const { return options_.shards; }
   // Batches that are whole and not yet asked for; at most options.ahead.
   [[nodiscard]] size_t held() const;
   // Of those and of what is loaded for them, and of what was passed over and is still in hand.

@@ -88,6 +88,11 @@ Status Child::LayOut(const v1::ScriptLayout& layout, const SharedMemory& state, 
   return Expect(PacketKind::kReady, deadline).status();
 }
 
+Status Child::Foretell(const ComingShard& coming, Deadline deadline) {
+  const Status sent = Send(lane_.get(), PacketKind::kAhead, ToBody(coming), {}, deadline);
+  return absl::IsUnavailable(sent) ? absl::OkStatus() : Annotate(sent, process_.called);
+}
+
 StatusOr<ShardDone> Child::Compute(const ShardCall& call, size_t metrics, size_t groups,
                                    size_t tensors, Deadline deadline,
                                    const std::function<void(uint32_t)>& complete) {

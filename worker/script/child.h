@@ -53,6 +53,8 @@ class Child {
   [[nodiscard]] Status LayOut(const v1::ScriptLayout& layout, const SharedMemory& state,
                               Deadline deadline);
   [[nodiscard]] bool laid_out() const { return slot_.bytes() > 0; }
+  // That this shard may come: while no other one is computed. A child that is gone is told nothing.
+  [[nodiscard]] Status Foretell(const ComingShard& coming, Deadline deadline);
   // Every tensor's gradient is in the slot then. `complete` is called for each tensor, 0, 1, ...,
   // as soon as its own and all before it are there, while the child goes on. UNAVAILABLE: it died,
   // or does not answer in time: another one may compute the shard. Else as Attach.

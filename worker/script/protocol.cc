@@ -134,6 +134,8 @@ const char* Name(PacketKind kind) {
       return "RAISED";
     case PacketKind::kEnd:
       return "END";
+    case PacketKind::kAhead:
+      return "AHEAD";
     case PacketKind::kUp:
       return "UP";
     case PacketKind::kFork:
@@ -259,6 +261,15 @@ std::string ToBody(const ShardCall& call) {
   for (const uint32_t number : {call.shard, call.shards, rows}) Append(number, &body);
   Append(call.seed_scale, &body);
   for (const uint64_t sample : call.samples) Append(sample, &body);
+  return body;
+}
+
+std::string ToBody(const ComingShard& coming) {
+  std::string body;
+  for (const uint64_t number : {coming.step, coming.seed}) Append(number, &body);
+  const auto rows = static_cast<uint32_t>(coming.samples.size());
+  for (const uint32_t number : {coming.shard, rows}) Append(number, &body);
+  for (const uint64_t sample : coming.samples) Append(sample, &body);
   return body;
 }
 

@@ -26,6 +26,7 @@ enum class PacketKind : uint16_t {
   kDone = 7,
   kRaised = 8,
   kEnd = 9,
+  kAhead = 10,
   kUp = 16,
   kFork = 17,
   kForked = 18,
@@ -61,6 +62,14 @@ struct ShardCall {
   std::span<const uint64_t> samples;
 };
 [[nodiscard]] std::string ToBody(const ShardCall& call);
+
+// A shard that may come.
+struct ComingShard {
+  uint64_t step = 0, seed = 0;
+  uint32_t shard = 0;
+  std::span<const uint64_t> samples;
+};
+[[nodiscard]] std::string ToBody(const ComingShard& coming);
 
 struct ShardDone {
   uint64_t step = 0;

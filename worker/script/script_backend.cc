@@ -6,6 +6,7 @@
 #include <bit>
 #include <cerrno>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -24,6 +25,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr uint32_t kMostDeaths = 5;  // of children that one shard may cost
+constexpr uint32_t kMostAhead = 64;
 
 // The parameters of S(k) in memory that children map: it is the master arena.
 class ScriptWeights final : public Weights {
@@ -113,6 +115,8 @@ class ScriptCore final : public Core {
   [[nodiscard]] Status EnsureChild(const ScriptWeights& weights);
   // Likewise in the middle of a run, which tells its sink.
   [[nodiscard]] Status EnsureChildAgain(const ScriptWeights& weights, const GradientSink& sink);
+  // Tells the child what may come after `now`, each place once.
+  [[nodiscard]] Status Foretell(const Outlook& outlook, uint64_t seed, const Outlook::Place& now);
   [[nodiscard]] StatusOr<ShardDone> Compute(const ScriptWeights& weights, const ShardCall& call,
                                             TakenTensors* taken);
   [[nodiscard]] Status CheckSame(const v1::ScriptFacts& facts, const std::string& process) const;
@@ -123,6 +127,7 @@ class ScriptCore final : public Core {
   const uint32_t number_;
   uint64_t bytes_ = 0;
   std::unique_ptr<Child> child_;
+  std::set<Outlook::Place> foretold_;  // to this child, and not yet passed
 };
 
 class ScriptExecutable final : public Executable {
@@ -184,6 +189,7 @@ Status ScriptCore::EnsureChild(const ScriptWeights& weights) {
   RING_RETURN_IF_ERROR(CheckSame(started.attached.facts, started.child->called()));
   RING_RETURN_IF_ERROR(started.child->LayOut(weights.layout(), weights.memory(), deadline));
   child_ = std::move(started.child);
+  foretold_.clear();
   return absl::OkStatus();
 }
 
@@ -194,6 +200,18 @@ Status ScriptCore::EnsureChildAgain(const ScriptWeights& weights, const Gradient
       wanted ? EnsureChild(weights) : absl::CancelledError("the run ends before there is a child");
   sink.outage(Outage::kEnds);
   return ready;
+}
+
+Status ScriptCore::Foretell(const Outlook& outlook, uint64_t seed, const Outlook::Place& now) {
+  std::erase_if(foretold_, [&](const Outlook::Place& place) { return place <= now; });
+  const Deadline deadline = steady_clock::now() + options_.shard_limit;
+  for (const Outlook::Place& place : outlook.Next(std::min(options_.facts.ahead(), kMostAhead))) {
+    if (!foretold_.insert(place).second) continue;
+    const std::vector<uint64_t> samples = outlook.Samples(place);
+    if (samples.empty()) continue;
+    RING_RETURN_IF_ERROR(child_->Foretell({place.step, seed, place.shard, samples}, deadline));
+  }
+  return absl::OkStatus();
 }
 
 StatusOr<ShardDone> ScriptCore::Compute(const ScriptWeights& weights, const ShardCall& call,
@@ -228,7 +246,10 @@ Status ScriptCore::Run(const ScriptWeights& weights, const ShardInput& input,
   TakenTensors taken(&sink);
   StatusOr<ShardDone> done = Internal("no child was asked");
   for (uint32_t deaths = 0; !done.ok();) {
-    const Status ready = EnsureChildAgain(weights, sink);
+    Status ready = EnsureChildAgain(weights, sink);
+    if (ready.ok() && input.outlook != nullptr && options_.facts.ahead() > 0) {
+      ready = Foretell(*input.outlook, input.seed, {input.step, input.shard});
+    }
     if (ready.ok()) {
       done = Compute(weights, call, &taken);
     } else {

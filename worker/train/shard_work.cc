@@ -22,11 +22,36 @@ graph::Mode ModeOf(const BatchId& id) {
   return id.use() == graph::Use::kTraining ? graph::Mode::kTraining : graph::Mode::kInference;
 }
 
+// Of a core that computes `id`.
+class CoreOutlook final : public Outlook {
+ public:
+  CoreOutlook(const TrainingJob* job, const Reader* reader, const BatchId& id, size_t core)
+      : job_(job), reader_(reader), id_(id), core_(core) {}
+  [[nodiscard]] std::vector<Place> Next(size_t most) const override {
+    std::vector<Place> places;
+    for (const BatchId& id :
+         ComingWork(job_->spec(), reader_->shards(), id_, core_, job_->cores->size(), most)) {
+      places.push_back({id.step, id.shard});
+    }
+    return places;
+  }
+  [[nodiscard]] std::vector<uint64_t> Samples(const Place& place) const override {
+    const auto batch = job_->loader->Open(BatchId::Training(place.step, place.shard));
+    return batch.ok() ? (*batch)->samples : std::vector<uint64_t>();
+  }
+
+ private:
+  const TrainingJob* const job_;
+  const Reader* const reader_;
+  const BatchId id_;
+  const size_t core_;
+};
+
 // Runs one shard on the core that owns `executable`, bound to the job's program for its shape, and
 // fills `result`, but for the flag that the sink has to keep. INTERNAL names a column that the
 // program reads and the batch has not.
 Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* executable,
-                const GradientSink& sink, ShardResult* result) {
+                const GradientSink& sink, ShardResult* result, const Outlook* outlook = nullptr) {
   result->shard = batch.id.shard;
   result->samples = batch.samples.size();
   result->flag = {};
@@ -47,6 +72,7 @@ Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* exe
   }
   input.loss_seed = job.state->loss_scale.seed(batch.batch_samples);
   input.share = batch.share;
+  input.outlook = outlook;
   return executable->Run(input, sink, &result->output);
 }
 
@@ -58,7 +84,8 @@ StatusOr<std::shared_ptr<const ShardBatch>> Fetch(TrainingJob* job, Reader* read
   return reader->Get(id, deadline);
 }
 
-Status ComputeShard(TrainingJob* job, const BatchId& id, const ShardBatch& batch, const Seat& seat,
+Status ComputeShard(TrainingJob* job, const Reader& reader, const BatchId& id,
+                    const ShardBatch& batch, const Seat& seat,
                     const std::function<bool()>& abandoned, ShardResult* result) {
   const bool training = id.use() == graph::Use::kTraining;
   RING_ASSIGN_OR_RETURN(Executable* const executable,
@@ -83,7 +110,9 @@ Status ComputeShard(TrainingJob* job, const BatchId& id, const ShardBatch& batch
     return !abandoned();
   };
   result->end = ShardEnd::kTorn;
-  const Status ran = RunShard(*job, batch, executable, add, result);
+  const CoreOutlook outlook(job, &reader, id, seat.index());
+  const bool script = training && job->layout->rate_groups() > 0;
+  const Status ran = RunShard(*job, batch, executable, add, result, script ? &outlook : nullptr);
   if (absl::IsCancelled(ran) && abandoned()) {
     result->end = ShardEnd::kOpen;
     return absl::OkStatus();
@@ -185,16 +214,30 @@ std::vector<BatchId> EvaluationWork(const v1::ResultSpec& spec, std::span<const 
   return work;
 }
 
+std::vector<BatchId> ComingWork(const v1::ResultSpec& spec, std::span<const uint32_t> shards,
+                                const BatchId& id, size_t core, size_t cores, size_t most) {
+  std::vector<BatchId> coming;
+  const uint64_t end = std::min(spec.total_steps(), id.step + most + 1);  // one a step, at least
+  for (uint64_t step = id.step; step < end; ++step) {
+    const std::vector<BatchId> work = WorkOfStep(spec, shards, step);
+    for (size_t i = core; i < work.size(); i += cores) {
+      if (coming.size() == most) return coming;
+      if (work[i] > id) coming.push_back(work[i]);
+    }
+  }
+  return coming;
+}
+
 Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> work,
                      const std::function<bool()>& abandoned, std::span<ShardResult> results) {
-  std::atomic<size_t> next{0};
+  std::atomic<size_t> next{job->cores->size()};
   std::atomic<size_t> done{0};
   std::atomic<bool> failed{false};
   const auto compute = [&](const BatchId& id, const Seat& seat, ShardResult* result) -> Status {
     result->core = seat.index();
     RING_ASSIGN_OR_RETURN(const auto batch, Fetch(job, reader, id, result));
     if (failed || abandoned()) return absl::OkStatus();
-    RING_RETURN_IF_ERROR(ComputeShard(job, id, *batch, seat, abandoned, result));
+    RING_RETURN_IF_ERROR(ComputeShard(job, *reader, id, *batch, seat, abandoned, result));
     if (result->end == ShardEnd::kOpen) return absl::OkStatus();
     const bool training = id.use() == graph::Use::kTraining;
     const bool of_step = training || Predicts(job->spec());
@@ -202,7 +245,7 @@ Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> 
     return absl::OkStatus();
   };
   return job->cores->RunOnAll([&](const Seat& seat) -> Status {
-    for (size_t i = next++; i < work.size(); i = next++) {
+    for (size_t i = seat.index(); i < work.size(); i = next++) {
       if (failed || abandoned()) return absl::OkStatus();
       const Status status = compute(work[i], seat, &results[i]);
       if (status.ok()) continue;

@@ -1,6 +1,7 @@
-// Shards on cores: which come next, who computes them, what each gave. Cores take shards from one
-// list as they become free, so which core computes which shard is a matter of timing - and must not
-// matter. Step thread; the work itself runs on the cores' threads.
+// Shards on cores: which come next, who computes them, what each gave. Each core begins with a
+// shard of its own and takes further ones from one list as it becomes free, so which core computes
+// which shard is a matter of timing - and must not matter. Step thread; the work itself runs on the
+// cores' threads.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,12 @@ namespace ringmaster::worker {
 [[nodiscard]] std::vector<BatchId> EvaluationWork(const v1::ResultSpec& spec,
                                                   std::span<const uint32_t> shards,
                                                   job::SampleSet set, uint64_t applied);
+
+// What core number `core` of so many will compute after `id`, at most so much: each step's shards
+// are dealt to the cores in turn, until one is ahead of the others.
+[[nodiscard]] std::vector<BatchId> ComingWork(const v1::ResultSpec& spec,
+                                              std::span<const uint32_t> shards, const BatchId& id,
+                                              size_t core, size_t cores, size_t most);
 
 // Computes all of `work`; results[i], whose end is kOpen, belongs to work[i]. Training adds
 // gradients to job->gradients. When `abandoned()` becomes true, or after an error, a shard that a

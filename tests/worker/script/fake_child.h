@@ -40,6 +40,7 @@ struct FakeChildHooks {
     return false;
   };
   std::function<void(v1::ScriptFacts*, int number)> on_facts = [](v1::ScriptFacts*, int) {};
+  std::function<void(int number, const FakeShard&)> on_ahead = [](int, const FakeShard&) {};
   // Behind the first of two buckets; true: the child ends there.
   std::function<bool(const FakeShard&)> between = [](const FakeShard&) { return false; };
 };
@@ -83,9 +84,22 @@ inline FakeShard ReadShard(const std::string& body) {
   return shard;
 }
 
-inline bool ServeShard(int socket, const v1::ScriptLayout& layout, const std::byte* state,
-                       std::byte* slot, const FakeChildHooks& hooks) {
-  const StatusOr<Packet> packet = Receive(socket, Soon());
+inline FakeShard ReadAhead(const std::string& body) {
+  FakeShard shard;
+  std::memcpy(&shard.step, body.data(), 8);
+  std::memcpy(&shard.shard, body.data() + 16, 4);
+  std::memcpy(&shard.rows, body.data() + 20, 4);
+  shard.samples.resize(shard.rows);
+  std::memcpy(shard.samples.data(), body.data() + 24, 8 * shard.samples.size());
+  return shard;
+}
+
+inline bool ServeShard(int number, int socket, const v1::ScriptLayout& layout,
+                       const std::byte* state, std::byte* slot, const FakeChildHooks& hooks) {
+  StatusOr<Packet> packet = Receive(socket, Soon());
+  for (; packet.ok() && packet->kind == PacketKind::kAhead; packet = Receive(socket, Soon())) {
+    hooks.on_ahead(number, ReadAhead(packet->body));
+  }
   if (!packet.ok() || packet->kind != PacketKind::kShard) return false;
   FakeShard shard = ReadShard(packet->body);
   hooks.on_shard(&shard);
@@ -133,7 +147,7 @@ inline void LiveAsChild(int number, const OwnedFile& socket, const FakeChildHook
   const std::byte* const state = map(0, PROT_READ);
   std::byte* const slot = map(1, PROT_READ | PROT_WRITE);
   if (!Send(socket.get(), PacketKind::kReady, "", {}, Soon()).ok()) return;
-  while (ServeShard(socket.get(), layout, state, slot, hooks)) {
+  while (ServeShard(number, socket.get(), layout, state, slot, hooks)) {
   }
   munmap(const_cast<std::byte*>(state), layout.bytes());
   munmap(slot, layout.bytes());

@@ -1,22 +1,29 @@
 // Jobs of scripts, from a child's packets to the state, with children that are threads.
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <map>
 #include <numeric>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/data/dataset.h"
 #include "common/job/resolve.h"
+#include "common/mutex.h"
 #include "common/safetensors.h"
 #include "tests/worker/script/fake_child.h"
 #include "worker/backend/failure.h"
 #include "worker/script/script_backend.h"
+#include "worker/train/shard_work.h"
 #include "worker/train/trainer.h"
 
 namespace ringmaster::script {
 namespace {
 
 using worker::Assignment;
+using worker::BatchId;
 using worker::RunEnd;
 using worker::RunPeers;
 using worker::RunResult;
@@ -36,8 +43,10 @@ OwnedFile Zeros() {
 }
 
 struct ScriptCase {
-  explicit ScriptCase(FakeChildHooks hooks = {}) : children(std::move(hooks)) {
-    auto made = ScriptBackend::Create({.facts = FakeFacts()}, Zeros(), &children);
+  explicit ScriptCase(FakeChildHooks hooks = {}, uint32_t ahead = 0) : children(std::move(hooks)) {
+    v1::ScriptFacts facts = FakeFacts();
+    facts.set_ahead(ahead);
+    auto made = ScriptBackend::Create({.facts = facts}, Zeros(), &children);
     if (!made.ok()) FAIL(Message(made.status()));
     backend = *std::move(made);
   }
@@ -236,6 +245,69 @@ TEST_CASE("Script: children that differ are refused, and say what does") {
     CHECK_THAT(Message(trainer.status()),
                Catch::Contains("not the same in every process: " + what));
   }
+}
+
+TEST_CASE("Script: a core is told of what comes, each shard once to each child") {
+  using Place = std::pair<uint64_t, uint32_t>;
+  Mutex mu;
+  std::map<Place, std::vector<uint64_t>> told;  // to the first child, and not yet asked for
+  std::vector<Place> surprises;
+  std::set<int> children;
+  int most = 0;
+  bool killed = false, twice = false, others = false;
+  FakeChildHooks hooks;
+  hooks.on_ahead = [&](int number, const FakeShard& shard) {
+    MutexLock lock(mu);
+    if (children.insert(number).second) told.clear();  // another one starts anew
+    twice |= !told.emplace(Place(shard.step, shard.shard), shard.samples).second;
+    most = std::max(most, static_cast<int>(told.size()));
+  };
+  hooks.on_shard = [&](FakeShard* shard) {
+    MutexLock lock(mu);
+    const auto found = told.find({shard->step, shard->shard});
+    if (found == told.end()) {
+      surprises.emplace_back(shard->step, shard->shard);
+    } else {
+      others |= found->second != shard->samples;
+      told.erase(found);
+    }
+  };
+  hooks.instead = [&](int, const FakeShard& shard) {
+    return shard.step == 3 && shard.shard == 1 && !std::exchange(killed, true);
+  };
+  ScriptCase job(std::move(hooks), 6);
+  const RunResult result = job.Run(1);
+  REQUIRE(result.end == RunEnd::kFinished);
+  CHECK_FALSE(twice);
+  CHECK_FALSE(others);
+  CHECK(told.empty());
+  CHECK(most == 6);
+  CHECK(children.size() == 2);
+  // The known shard with another one between, the first one, and what was computed again.
+  CHECK(surprises == std::vector<Place>{{0, 3}, {0, 0}, {0, 3}, {0, 0}, {3, 1}});
+}
+
+TEST_CASE("Script: work is dealt to the cores in turn") {
+  const auto coming = [](const BatchId& id, size_t core, size_t cores, size_t most) {
+    v1::ResultSpec spec;
+    spec.set_kind(v1::JOB_KIND_TRAIN);
+    spec.set_batch(8);
+    spec.set_shards(8);
+    spec.set_total_steps(3);
+    spec.mutable_data()->set_train_samples(1000);
+    std::vector<std::pair<uint64_t, uint32_t>> places;
+    const std::vector<uint32_t> shards = {1, 3, 4, 6, 7};
+    for (const BatchId& each : worker::ComingWork(spec, shards, id, core, cores, most)) {
+      places.emplace_back(each.step, each.shard);
+    }
+    return places;
+  };
+  using Places = std::vector<std::pair<uint64_t, uint32_t>>;
+  CHECK(coming(BatchId::Training(0, 1), 0, 2, 4) == Places{{0, 4}, {0, 7}, {1, 1}, {1, 4}});
+  CHECK(coming(BatchId::Training(0, 6), 1, 2, 4) == Places{{1, 3}, {1, 6}, {2, 3}, {2, 6}});
+  CHECK(coming(BatchId::Training(2, 1), 0, 1, 9) == Places{{2, 3}, {2, 4}, {2, 6}, {2, 7}});
+  CHECK(coming(BatchId::Training(2, 7), 0, 1, 9).empty());
+  CHECK(coming(BatchId::Training(0, 1), 6, 7, 9).empty());
 }
 
 TEST_CASE("Script: packets that are none are errors that say so") {
