@@ -38,6 +38,30 @@ model[4].weight.register_hook(hook)
     "late": 'if shard.step == 9:\n    end("behind the last bucket")',
 }
 
+# A dataset whose samples are drawn, read ahead by as many processes as the argument says. `ahead`: rows that were.
+DATASET = scripts.MODEL + '''
+import ringmaster.torch
+from torch.utils.data import DataLoader, Dataset
+
+class Rows(Dataset):
+    def __len__(self):
+        return 120
+    def __getitem__(self, number):
+        x = torch.randn(16)
+        x[4] = number / 120
+        return x, int(x[:4].argmax()), os.getpid() != main
+
+main = os.getpid()
+model = make_model()
+job = ringmaster.torch.attach(model, torch.optim.Adam(model.parameters(), lr=0.01), batch=24, shards=8, epochs=5,
+                              dataset=DataLoader(Rows(), batch_size=24, shuffle=True, num_workers=int(sys.argv[1])),
+                              metrics=["correct", "ahead"])
+for shard in job.shards():
+    x, y, ahead = shard.batch
+    out = model(x)
+    shard.backward(nn.functional.cross_entropy(out, y), correct=out.argmax(1) == y, ahead=ahead)
+'''
+
 LOAD = scripts.MODEL + '''
 import ringmaster.torch
 model = make_model()
@@ -77,6 +101,25 @@ class SameBytesTest(scripts.ScriptCase):
                 running.destroy(failed)
         self.assertEqual(alone[1], alone[2])
         self.assertEqual(len(set(manifests.values())), 1, manifests)
+
+    def test_samples_that_are_read_ahead_are_the_same(self):
+        results = {}
+        for loaders, workers in ((0, "a"), (2, "a"), (2, "ab"), (3, "abcd")):
+            running, failed = cluster.Cluster(), True
+            try:
+                running.start_coordinator()
+                for name in workers:
+                    running.start_worker(name, 2 if workers == "a" else 1)
+                job = self.submit(DATASET, running, script_keys={"args": [str(loaders)]}, workers={"min": len(workers)})
+                status = self.check_succeeded(job, running)
+                results[loaders, workers] = status["files"]["model.safetensors"]
+                ahead = status["metrics"]["train"]["ahead"]
+                self.assertEqual(ahead, 0) if loaders == 0 else self.assertGreater(ahead, 0.5)
+                running.stop()
+                failed = False
+            finally:
+                running.destroy(failed)
+        self.assertEqual(len(set(results.values())), 1, results)
 
     def test_another_seed_is_another_result(self):
         seeds = {of_file(self.run_alone(scripts.script(seed=seed))[0]) for seed in (0, 2)}

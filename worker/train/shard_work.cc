@@ -230,7 +230,7 @@ std::vector<BatchId> ComingWork(const v1::ResultSpec& spec, std::span<const uint
 
 Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> work,
                      const std::function<bool()>& abandoned, std::span<ShardResult> results) {
-  std::atomic<size_t> next{job->cores->size()};
+  std::vector<std::atomic<bool>> taken(work.size());
   std::atomic<size_t> done{0};
   std::atomic<bool> failed{false};
   const auto compute = [&](const BatchId& id, const Seat& seat, ShardResult* result) -> Status {
@@ -245,13 +245,18 @@ Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> 
     return absl::OkStatus();
   };
   return job->cores->RunOnAll([&](const Seat& seat) -> Status {
-    for (size_t i = seat.index(); i < work.size(); i = next++) {
-      if (failed || abandoned()) return absl::OkStatus();
+    const auto take = [&](size_t i) -> Status {
+      if (taken[i].exchange(true) || failed || abandoned()) return absl::OkStatus();
       const Status status = compute(work[i], seat, &results[i]);
-      if (status.ok()) continue;
+      if (status.ok()) return status;
       failed = true;
       return Annotate(status, fmt::format("shard {}", work[i].shard));
+    };
+    for (size_t i = seat.index(); i < work.size(); i += job->cores->size()) {
+      RING_RETURN_IF_ERROR(take(i));
     }
+    // What others have not come to, from where they come to it last.
+    for (size_t i = work.size(); i-- > 0;) RING_RETURN_IF_ERROR(take(i));
     return absl::OkStatus();
   });
 }

@@ -1,7 +1,7 @@
-// Shards on cores: which come next, who computes them, what each gave. Each core begins with a
-// shard of its own and takes further ones from one list as it becomes free, so which core computes
-// which shard is a matter of timing - and must not matter. Step thread; the work itself runs on the
-// cores' threads.
+// Shards on cores: which come next, who computes them, what each gave. A step's shards are dealt to
+// the cores in turn, and a core that is through takes what others have not come to: which core
+// computes which shard is a matter of timing - and must not matter. Step thread; the work itself
+// runs on the cores' threads.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,7 @@ namespace ringmaster::worker {
                                                   std::span<const uint32_t> shards,
                                                   job::SampleSet set, uint64_t applied);
 
-// What core number `core` of so many will compute after `id`, at most so much: each step's shards
-// are dealt to the cores in turn, until one is ahead of the others.
+// What is dealt to core number `core` of so many after `id`, at most so much.
 [[nodiscard]] std::vector<BatchId> ComingWork(const v1::ResultSpec& spec,
                                               std::span<const uint32_t> shards, const BatchId& id,
                                               size_t core, size_t cores, size_t most);
