@@ -125,10 +125,14 @@ def receive(lane):
 def memory_file(name, parts):
     """A descriptor of a file without a name that holds `parts`, bytes-like, one after the other."""
     file = os.memfd_create(f"ringmaster-{name.lower()}", os.MFD_CLOEXEC)
-    for part in parts:
-        rest = memoryview(part).cast("B")
-        while rest:
-            rest = rest[os.write(file, rest):]
+    try:
+        for part in parts:
+            rest = memoryview(part).cast("B")
+            while rest:
+                rest = rest[os.write(file, rest):]
+    except BaseException:
+        os.close(file)
+        raise
     return file
 
 

@@ -135,12 +135,12 @@ class Sums(unittest.TestCase):
         def compare(rank):
             training = Training(bucket_cap_mb=0.01)
             training.gradients(rank, 0)  # nothing is learned: what follows has units of this step
-            exponents, worst = training.sums.state_dict(), []
+            state, worst = training.sums.state_dict(), []
             for scale in (1.0, 2.0 ** 18):
-                training.sums.load_state_dict(exponents)
+                training.sums.load_state_dict(state)
                 with training.ddp.no_sync():
                     own = training.gradients(rank, 1, scale)
-                worst.append(max(self.error(own[name], mean, exponents[name])
+                worst.append(max(self.error(own[name], mean, state["exponents"][name])
                                  for name, mean in training.gradients(rank, 1, scale).items()))
             return worst
         for worst in on_ranks(3, compare):
@@ -158,9 +158,9 @@ class Sums(unittest.TestCase):
     def test_units_follow_the_mean_of_the_step_before(self):
         def follow(rank):
             training = Training(bucket_cap_mb=0.01)
-            before = training.sums.state_dict()
+            before = training.sums.state_dict()["exponents"]
             mean = training.gradients(rank, 0)
-            return before, mean, training.sums.state_dict()
+            return before, mean, training.sums.state_dict()["exponents"]
         for before, mean, after in on_ranks(2, follow):
             self.assertEqual(list(after), list(mean))
             for name, gradient in mean.items():
@@ -172,7 +172,7 @@ class Sums(unittest.TestCase):
             training = Training()
             training.gradients(rank, 0)
             spoiled = training.gradients(rank, 1, math.inf if rank == 1 else 1.0)
-            units = {exponent for each in training.sums.state_dict().values() for exponent in each.tolist()}
+            units = {exponent for each in training.sums.state_dict()["exponents"].values() for exponent in each.tolist()}
             return [bool(torch.isnan(gradient).all()) for gradient in spoiled.values()], units, training.gradients(rank, 2)
         (first, units, after), (second, _, _) = on_ranks(2, spoil)
         self.assertTrue(all(first) and all(second))
@@ -184,10 +184,10 @@ class Sums(unittest.TestCase):
             def __init__(self):
                 super().__init__()
                 torch.manual_seed(5)
-                self.one, self.other = nn.Linear(4, 3), nn.Linear(4, 3)
+                self.one, self.other, self.none = nn.Linear(4, 3), nn.Linear(4, 3), nn.Parameter(torch.zeros(0))
 
             def forward(self, x, both):
-                return self.one(x) + self.other(x) if both else self.one(x)
+                return (self.one(x) + self.other(x) if both else self.one(x)) + self.none.sum()
 
         def use(rank):
             training = Training(Two(), find_unused_parameters=True)
@@ -197,7 +197,8 @@ class Sums(unittest.TestCase):
         self.assertEqual(on_ranks(2, use)[1].tolist(), [[6.0] * 4] * 3)  # three steps of (0 + 4) / 2
 
     def test_numbers_of_every_size(self):
-        sizes = [1023.0, 1024.0, 1400.0, 2047.0, 4095.0, 4096.0, 2.0 ** 40]  # three times 2^19 * 1400 does not fit into int32
+        # Three times 2^19 * 1400 does not fit into int32. The last one's mean is none, for the step behind it began anew.
+        sizes = [1023.0, 1024.0, 1400.0, 2047.0, 4095.0, 4096.0, 2.0 ** 40, 2.0 ** 100]
 
         def grow(rank):
             training = Training(Times(torch.float32))
@@ -206,10 +207,11 @@ class Sums(unittest.TestCase):
                 for factor in (1.0, -size):
                     training.optimizer.zero_grad()
                     training.ddp(factor).sum().backward()
-                means += set(training.left()["weight"].tolist())
+                means.append(training.left()["weight"][-1].item())
             return means
         for means in on_ranks(3, grow):
-            self.assertEqual(means, [-size for size in sizes])
+            self.assertEqual(means[:-1], [-size for size in sizes[:-1]])
+            self.assertTrue(math.isnan(means[-1]))
 
     def test_half_precision(self):
         def train(rank):
@@ -256,12 +258,17 @@ class Checks(unittest.TestCase):
 
     def test_what_it_cannot_do_is_refused(self):
         def refuse(rank):
-            said = []
+            said, sums = [], Training().sums
+            own = sums.state_dict()["exponents"]
+
+            def load(**parts):
+                sums.load_state_dict({**sums.state_dict(), **parts})
             for attempt in (lambda: ringmaster.torch.ExactSum(nn.Linear(2, 2)),
                             lambda: ringmaster.torch.ExactSum(nn.parallel.DistributedDataParallel(nn.Linear(2, 2)), 25),
                             lambda: ringmaster.torch.ExactSum(nn.parallel.DistributedDataParallel(nn.Linear(2, 2).double())),
-                            lambda: Training().sums.load_state_dict({}),
-                            lambda: Training().sums.load_state_dict({**Training().sums.state_dict(), "7.bias": torch.zeros(2)}),
+                            lambda: load(exponents={}), lambda: load(precision_bits=20),
+                            lambda: load(exponents={**own, "7.bias": torch.zeros(2)}),
+                            lambda: load(exponents={**own, "7.bias": torch.tensor([300])}),
                             lambda: ringmaster.torch.ddp_hook(None, None)):
                 try:
                     attempt()
@@ -270,10 +277,11 @@ class Checks(unittest.TestCase):
             return said
         [said] = on_ranks(1, refuse)
         for sentence, expected in zip(said, ("takes the DistributedDataParallel .* a Linear", "8 to 24, and 25", "weight is torch.float64",
-                                             "0.bias there are some on one side", "7.bias has 1 blocks, expected, and 2",
+                                             "0.bias there are some on one side", "precision_bits=20, and this one has 21",
+                                             "7.bias has 1 blocks, and there are 2", "7.bias from 300 to 300, expected -19 to 127",
                                              "an ExactSum was expected, and there is a NoneType")):
             self.assertRegex(sentence, expected)
-        self.assertEqual(len(said), 6)
+        self.assertEqual(len(said), 8)
 
 
 if __name__ == "__main__":

@@ -187,13 +187,38 @@ class Loaders(fake_worker.ScriptTest):
         for trouble, counts, said in (("os.kill(os.getpid(), signal.SIGKILL)", [0, 0, 4, 0], "was killed by signal 9"),
                                       ("os._exit(3)", [0, 0, 4, 0], "ended with status 3")):
             self.assertEqual(self.shards(ahead, trouble=trouble), (expected, counts))
-            self.assertRegex(self.child.said(), f"^ringmaster: a process that reads samples {said}; what it had is read here")
+            self.assertRegex(self.child.said(), f"^ringmaster: a process that reads samples ahead {said}; what it had is read here")
 
     def test_what_one_cannot_read_is_raised_where_it_is_wanted(self):
         ahead = [(0, 1, [4, 13]), (0, 2, [6, 7, 8, 9])]
         expected, _ = self.shards(loaders=0)
         self.assertEqual(self.shards(ahead, trouble="raise ValueError(number)"), (expected, [0, 0, 4, 0]))
         self.assertEqual(self.shards(ahead, trouble="return lambda: 1"), (expected, [0, 0, 4, 0]))
+
+    def test_more_is_told_than_they_can_read(self):
+        for loaders in (0, 1):
+            child, _, _ = self.start(LOADED.format(loaders=loaders, parts=1, trouble="time.sleep(60)"))
+            child.ahead(1, 0, [13] * 10000)
+            for shard in range(700):
+                child.ahead(1, shard, [14] * (10000 if shard < 20 else 2))
+            self.assertEqual(child.shard(0, 0, shards=1, samples=[3]).metrics[0], 0)
+
+    def test_whose_every_process_dies_is_left_alone(self):
+        child, _, _ = self.start(LOADED.format(loaders=1, parts=1, trouble="os._exit(3)"))
+        for step in range(8):
+            child.ahead(step, 0, [13])
+            self.assertEqual(child.shard(step, 0, shards=1, samples=[13]).metrics[0], 0)
+        self.assertEqual(child.said().count("ended with status 3"), 5)
+        self.assertRegex(child.said(), "\\nringmaster: 5 of them died: samples are read here from now on\\n$")
+
+    def test_they_end_with_the_job(self):
+        text = LOADED.format(loaders=2, parts=1, trouble="pass")
+        child, _, _ = self.start("import signal\nsignal.signal(signal.SIGTERM, lambda *_: None)\n" + text)
+        child.ahead(1, 0, [1])
+        child.ahead(1, 0, [2])
+        child.shard(0, 0, shards=1, samples=[3])
+        child.end()
+        self.assertEqual(self.zygote.exited(child.pid), 0)
 
     def test_they_end_with_their_process(self):
         child, _, _ = self.start(LOADED.format(loaders=2, parts=1, trouble="pass"))
@@ -208,6 +233,72 @@ class Loaders(fake_worker.ScriptTest):
         for handle in handles:
             self.assertTrue(select.select([handle], [], [], fake_worker.PATIENCE)[0])
             os.close(handle)
+
+
+# What stands in a batch, and what is seen of it.
+ODD = HEAD + """
+import collections, numpy, os
+from torch.utils.data import DataLoader
+Pair = collections.namedtuple("Pair", "x y")
+class Named(torch.Tensor):
+    pass
+def tagged(tensor):
+    tensor.note = "seven"
+    return tensor
+main = os.getpid()
+base = torch.arange(40.0).reshape(5, 8)
+def collate(rows):
+    whole, wide = torch.rand(6, 8), numpy.random.rand(6, 8).astype("f")
+    value = {value}
+    return value, os.getpid() != main
+def look(value):
+    if isinstance(value, torch.Tensor):
+        memory = value.data_ptr() % 64
+        return (type(value).__name__, str(value.dtype), tuple(value.shape), value.stride(), memory, value.requires_grad,
+                dict(value.__dict__), value.detach().contiguous().int_repr().tolist() if value.is_quantized else value.tolist())
+    if isinstance(value, numpy.ndarray):
+        return type(value).__name__, str(value.dtype), value.shape, value.strides, value.flags.writeable, value.tolist()
+    if isinstance(value, (tuple, list)):
+        return type(value).__name__, [look(each) for each in value]
+    return value
+model = nn.Linear(8, 1)
+job = ringmaster.torch.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), metrics=("loaded",),
+                              dataset=DataLoader(range(64), num_workers={loaders}, collate_fn=collate))
+for shard in job.shards():
+    with torch.autocast("cpu"), torch.no_grad():
+        value, loaded = shard.batch
+    print(look(value))
+    shard.backward(model(torch.ones(1, 8)).mean(), loaded=float(loaded))
+"""
+
+
+class Batches(fake_worker.ScriptTest):
+    def seen(self, value, loaders):
+        child, _, _ = self.start(ODD.format(value=value, loaders=loaders))
+        child.ahead(1, 0, [3, 5])
+        child.shard(0, 0, shards=1, samples=[1, 2])
+        loaded = child.shard(1, 0, shards=1, samples=[3, 5]).metrics[0]
+        return child.said(), loaded
+
+    def test_come_out_as_they_went_in_or_are_read_here(self):
+        for value, ahead in (
+                ("whole[1:, 2:]", 1), ("whole.t()", 1), ("whole[:, ::2]", 1), ("whole[0, 0]", 1), ("whole[:0]", 1),
+                ("whole[:1].expand(4, 8)", 1), ("(whole > 0.5, whole.bfloat16(), whole.half(), whole.to(torch.complex64))", 1),
+                ("Pair(whole, [None, 'text', 7])", 1), ("[whole] * 2", 1), ("whole.requires_grad_()", 1), ("whole @ whole.t()", 1),
+                ("torch.is_grad_enabled()", 1), ("(wide[1:], wide.T.copy(), wide.astype(bool), wide[:0])", 1),
+                ("numpy.array(['a', None])", 1),
+                ("wide[:, 2:]", 1), ("numpy.asfortranarray(wide)", 1),
+                ("(whole[:, :-1], whole[:, 1:])", 0), ("(whole, whole.numpy())", 0), ("whole[:, ::5]", 0),
+                ("model(whole)", 0), ("tagged(whole)", 0), ("whole.as_subclass(Named)", 0), ("nn.Parameter(whole)", 0),
+                ("torch.quantize_per_tensor(whole, 0.1, 0, torch.quint8)", 0), ("whole.to_sparse().coalesce().indices()", 1),
+                ("numpy.broadcast_to(wide[0], (3, 8))", 0), ("wide[::-1]", 0), ("lambda: 1", 0)):
+            with self.subTest(value):
+                here, none = self.seen(value, 0)
+                self.assertEqual(none, 0)
+                got, loaded = self.seen(value, 2)
+                self.assertEqual(loaded, ahead)
+                if "lambda" not in value:
+                    self.assertEqual(got, here)
 
 
 class Callbacks(fake_worker.ScriptTest):

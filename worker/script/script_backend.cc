@@ -115,10 +115,10 @@ class ScriptCore final : public Core {
   [[nodiscard]] Status EnsureChild(const ScriptWeights& weights);
   // Likewise in the middle of a run, which tells its sink.
   [[nodiscard]] Status EnsureChildAgain(const ScriptWeights& weights, const GradientSink& sink);
-  // Tells the child what may come after `now`, each place once.
-  [[nodiscard]] Status Foretell(const Outlook& outlook, uint64_t seed, const Outlook::Place& now);
+  // Tells the child what may come after this shard, each place once.
+  [[nodiscard]] Status Foretell(const Outlook& outlook, const ShardCall& call, Deadline deadline);
   [[nodiscard]] StatusOr<ShardDone> Compute(const ScriptWeights& weights, const ShardCall& call,
-                                            TakenTensors* taken);
+                                            const Outlook* outlook, TakenTensors* taken);
   [[nodiscard]] Status CheckSame(const v1::ScriptFacts& facts, const std::string& process) const;
 
   const ScriptOptions& options_;
@@ -202,28 +202,34 @@ Status ScriptCore::EnsureChildAgain(const ScriptWeights& weights, const Gradient
   return ready;
 }
 
-Status ScriptCore::Foretell(const Outlook& outlook, uint64_t seed, const Outlook::Place& now) {
-  std::erase_if(foretold_, [&](const Outlook::Place& place) { return place <= now; });
-  const Deadline deadline = steady_clock::now() + options_.shard_limit;
+Status ScriptCore::Foretell(const Outlook& outlook, const ShardCall& call, Deadline deadline) {
+  std::erase_if(foretold_, [&](const Outlook::Place& place) { return place.step < call.step; });
   for (const Outlook::Place& place : outlook.Next(std::min(options_.facts.ahead(), kMostAhead))) {
     if (!foretold_.insert(place).second) continue;
     const std::vector<uint64_t> samples = outlook.Samples(place);
     if (samples.empty()) continue;
-    RING_RETURN_IF_ERROR(child_->Foretell({place.step, seed, place.shard, samples}, deadline));
+    RING_RETURN_IF_ERROR(child_->Foretell({place.step, call.seed, place.shard, samples}, deadline));
   }
   return absl::OkStatus();
 }
 
 StatusOr<ShardDone> ScriptCore::Compute(const ScriptWeights& weights, const ShardCall& call,
-                                        TakenTensors* taken) {
+                                        const Outlook* outlook, TakenTensors* taken) {
   const std::stop_callback end(core_.stop, [child = child_.get()] { child->Interrupt(); });
-  StatusOr<ShardDone> done = child_->Compute(
-      call, static_cast<size_t>(options_.facts.metrics_size()),
-      static_cast<size_t>(options_.facts.groups_size()), weights.elements().size(),
-      steady_clock::now() + options_.shard_limit, [&](uint32_t tensor) {
-        taken->Take(tensor, child_->slot(weights.layout().offsets(static_cast<int>(tensor)),
-                                         weights.elements()[tensor]));
-      });
+  const Deadline deadline = steady_clock::now() + options_.shard_limit;
+  const auto compute = [&]() -> StatusOr<ShardDone> {
+    if (outlook != nullptr && options_.facts.ahead() > 0) {
+      RING_RETURN_IF_ERROR(Foretell(*outlook, call, deadline));
+    }
+    return child_->Compute(
+        call, static_cast<size_t>(options_.facts.metrics_size()),
+        static_cast<size_t>(options_.facts.groups_size()), weights.elements().size(), deadline,
+        [&](uint32_t tensor) {
+          taken->Take(tensor, child_->slot(weights.layout().offsets(static_cast<int>(tensor)),
+                                           weights.elements()[tensor]));
+        });
+  };
+  StatusOr<ShardDone> done = compute();
   if (!absl::IsDeadlineExceeded(done.status())) return done;
   child_->Kill();
   return Error(
@@ -246,12 +252,9 @@ Status ScriptCore::Run(const ScriptWeights& weights, const ShardInput& input,
   TakenTensors taken(&sink);
   StatusOr<ShardDone> done = Internal("no child was asked");
   for (uint32_t deaths = 0; !done.ok();) {
-    Status ready = EnsureChildAgain(weights, sink);
-    if (ready.ok() && input.outlook != nullptr && options_.facts.ahead() > 0) {
-      ready = Foretell(*input.outlook, input.seed, {input.step, input.shard});
-    }
+    const Status ready = EnsureChildAgain(weights, sink);
     if (ready.ok()) {
-      done = Compute(weights, call, &taken);
+      done = Compute(weights, call, input.outlook, &taken);
     } else {
       done = absl::IsCancelled(ready) && taken.any() ? EndsInShard() : ready;
     }

@@ -22,15 +22,15 @@ graph::Mode ModeOf(const BatchId& id) {
   return id.use() == graph::Use::kTraining ? graph::Mode::kTraining : graph::Mode::kInference;
 }
 
-// Of a core that computes `id`.
+// Of a core behind `id`.
 class CoreOutlook final : public Outlook {
  public:
-  CoreOutlook(const TrainingJob* job, const Reader* reader, const BatchId& id, size_t core)
-      : job_(job), reader_(reader), id_(id), core_(core) {}
+  CoreOutlook(const TrainingJob* job, const Reader* reader, const BatchId& behind, size_t core)
+      : job_(job), reader_(reader), behind_(behind), core_(core) {}
   [[nodiscard]] std::vector<Place> Next(size_t most) const override {
     std::vector<Place> places;
     for (const BatchId& id :
-         ComingWork(job_->spec(), reader_->shards(), id_, core_, job_->cores->size(), most)) {
+         ComingWork(job_->spec(), reader_->shards(), behind_, core_, job_->cores->size(), most)) {
       places.push_back({id.step, id.shard});
     }
     return places;
@@ -43,8 +43,23 @@ class CoreOutlook final : public Outlook {
  private:
   const TrainingJob* const job_;
   const Reader* const reader_;
-  const BatchId id_;
+  const BatchId behind_;
   const size_t core_;
+};
+
+// That a certain shard comes.
+class ShardOutlook final : public Outlook {
+ public:
+  explicit ShardOutlook(const ShardBatch* batch) : batch_(batch) {}
+  [[nodiscard]] std::vector<Place> Next(size_t /*most*/) const override {
+    return {{batch_->id.step, batch_->id.shard}};
+  }
+  [[nodiscard]] std::vector<uint64_t> Samples(const Place& /*place*/) const override {
+    return batch_->samples;
+  }
+
+ private:
+  const ShardBatch* const batch_;
 };
 
 // Runs one shard on the core that owns `executable`, bound to the job's program for its shape, and
@@ -84,9 +99,9 @@ StatusOr<std::shared_ptr<const ShardBatch>> Fetch(TrainingJob* job, Reader* read
   return reader->Get(id, deadline);
 }
 
-Status ComputeShard(TrainingJob* job, const Reader& reader, const BatchId& id,
-                    const ShardBatch& batch, const Seat& seat,
-                    const std::function<bool()>& abandoned, ShardResult* result) {
+Status ComputeShard(TrainingJob* job, const BatchId& id, const ShardBatch& batch, const Seat& seat,
+                    const Outlook* outlook, const std::function<bool()>& abandoned,
+                    ShardResult* result) {
   const bool training = id.use() == graph::Use::kTraining;
   RING_ASSIGN_OR_RETURN(Executable* const executable,
                         seat.executable({ModeOf(id), batch.samples.size()}));
@@ -110,9 +125,7 @@ Status ComputeShard(TrainingJob* job, const Reader& reader, const BatchId& id,
     return !abandoned();
   };
   result->end = ShardEnd::kTorn;
-  const CoreOutlook outlook(job, &reader, id, seat.index());
-  const bool script = training && job->layout->rate_groups() > 0;
-  const Status ran = RunShard(*job, batch, executable, add, result, script ? &outlook : nullptr);
+  const Status ran = RunShard(*job, batch, executable, add, result, outlook);
   if (absl::IsCancelled(ran) && abandoned()) {
     result->end = ShardEnd::kOpen;
     return absl::OkStatus();
@@ -148,7 +161,8 @@ struct ShardHash {
   double loss = 0;
 };
 
-StatusOr<ShardHash> HashShard(const TrainingJob& job, const ShardBatch& batch, const Seat& seat) {
+StatusOr<ShardHash> HashShard(const TrainingJob& job, const ShardBatch& batch, const Seat& seat,
+                              const Outlook* outlook = nullptr) {
   RING_ASSIGN_OR_RETURN(Executable* const executable,
                         seat.executable({ModeOf(batch.id), batch.samples.size()}));
   Sha256 sha;
@@ -163,7 +177,7 @@ StatusOr<ShardHash> HashShard(const TrainingJob& job, const ShardBatch& batch, c
     own.Update(gradient.data(), gradient.size_bytes());
     hash.tensors[tensor] = own.Finish();
   }};
-  RING_RETURN_IF_ERROR(RunShard(job, batch, executable, sink, &result));
+  RING_RETURN_IF_ERROR(RunShard(job, batch, executable, sink, &result, outlook));
   exact::Record record = job.EmptyRecord();
   AddToRecord(result, &record);
   sha.Update(record.integers().data(), record.integers().size_bytes());
@@ -230,14 +244,26 @@ std::vector<BatchId> ComingWork(const v1::ResultSpec& spec, std::span<const uint
 
 Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> work,
                      const std::function<bool()>& abandoned, std::span<ShardResult> results) {
+  // Of a step of a script each core has its own share first, which it is told ahead; the rest goes
+  // to whoever is free, in order, as all of it does elsewhere.
+  const size_t cores = job->cores->size();
+  const bool dealt = job->layout->rate_groups() > 0;
   std::vector<std::atomic<bool>> taken(work.size());
+  std::atomic<size_t> next{dealt ? cores : 0};  // of what is dealt each core has its first at once
   std::atomic<size_t> done{0};
   std::atomic<bool> failed{false};
-  const auto compute = [&](const BatchId& id, const Seat& seat, ShardResult* result) -> Status {
+  const auto compute = [&](size_t i, const Seat& seat) -> Status {
+    const BatchId& id = work[i];
+    ShardResult* const result = &results[i];
     result->core = seat.index();
     RING_ASSIGN_OR_RETURN(const auto batch, Fetch(job, reader, id, result));
     if (failed || abandoned()) return absl::OkStatus();
-    RING_RETURN_IF_ERROR(ComputeShard(job, *reader, id, *batch, seat, abandoned, result));
+    // Of what is another core's, what comes behind it is.
+    const bool own = i % cores == seat.index();
+    const CoreOutlook outlook(job, reader, own ? id : BatchId::Training(id.step, UINT32_MAX),
+                              seat.index());
+    RING_RETURN_IF_ERROR(
+        ComputeShard(job, id, *batch, seat, dealt ? &outlook : nullptr, abandoned, result));
     if (result->end == ShardEnd::kOpen) return absl::OkStatus();
     const bool training = id.use() == graph::Use::kTraining;
     const bool of_step = training || Predicts(job->spec());
@@ -247,16 +273,15 @@ Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> 
   return job->cores->RunOnAll([&](const Seat& seat) -> Status {
     const auto take = [&](size_t i) -> Status {
       if (taken[i].exchange(true) || failed || abandoned()) return absl::OkStatus();
-      const Status status = compute(work[i], seat, &results[i]);
+      const Status status = compute(i, seat);
       if (status.ok()) return status;
       failed = true;
       return Annotate(status, fmt::format("shard {}", work[i].shard));
     };
-    for (size_t i = seat.index(); i < work.size(); i += job->cores->size()) {
+    for (size_t i = seat.index(); dealt && i < work.size(); i += cores) {
       RING_RETURN_IF_ERROR(take(i));
     }
-    // What others have not come to, from where they come to it last.
-    for (size_t i = work.size(); i-- > 0;) RING_RETURN_IF_ERROR(take(i));
+    for (size_t i = next++; i < work.size(); i = next++) RING_RETURN_IF_ERROR(take(i));
     return absl::OkStatus();
   });
 }
@@ -310,11 +335,12 @@ std::string FirstDifference(const TrainingJob& job, const ShardHash& a, const Sh
 }
 
 // A script is to be a pure function of state, step and shard: the shard once more behind another
-// one, and where that differs twice in a row, which tells a script that keeps something from one
-// that is not repeatable at all.
+// one, during which its samples may be read ahead, and where that differs twice in a row, which
+// tells a script that keeps something from one that is not repeatable at all.
 Status CheckPure(const TrainingJob& job, const ShardBatch& shard, const ShardBatch* other,
                  const ShardHash& first, const Seat& seat) {
-  if (other != nullptr) RING_RETURN_IF_ERROR(HashShard(job, *other, seat).status());
+  const ShardOutlook outlook(&shard);
+  if (other != nullptr) RING_RETURN_IF_ERROR(HashShard(job, *other, seat, &outlook).status());
   RING_ASSIGN_OR_RETURN(const ShardHash again, HashShard(job, shard, seat));
   if (again.sha256 == first.sha256) return absl::OkStatus();
   RING_ASSIGN_OR_RETURN(const ShardHash third, HashShard(job, shard, seat));

@@ -1,5 +1,5 @@
-// Shards on cores: which come next, who computes them, what each gave. A step's shards are dealt to
-// the cores in turn, and a core that is through takes what others have not come to: which core
+// Shards on cores: which come next, who computes them, what each gave. Cores take shards from one
+// list as they become free, and of scripts first those that are dealt to them, so which core
 // computes which shard is a matter of timing - and must not matter. Step thread; the work itself
 // runs on the cores' threads.
 #pragma once

@@ -1,4 +1,5 @@
 """Samples of a map-style dataset, each drawn with generators of its own, so that it is the same wherever it is read."""
+import torch
 from torch.utils import data
 from torch.utils.data.dataloader import default_collate
 
@@ -41,18 +42,24 @@ class Data:
 
     def batch(self, samples, seed, step):
         """These samples, collated. Nothing that is drawn changes what the shard draws."""
-        try:
-            return self._loaders.take(step, samples)
-        except KeyError:
-            with random.kept(), determinism.one_thread():
-                return self._load(samples, seed, step)
+        for batch in self._loaders.take(step, samples):
+            return batch
+        with random.kept(), determinism.one_thread():
+            return self._load(samples, seed, step)
 
-    def read_in(self, pieces):
-        """A shard has been read in so many pieces; none: it was not read."""
-        self._pieces = pieces or self._pieces
+    def read_in(self, pieces, rows):
+        """A shard of so many rows has been read in so many pieces; none: it was not read. A short one may have too few rows
+        for those that others have."""
+        if pieces and not pieces == rows < self._pieces:
+            self._pieces = pieces
+
+    def close(self):
+        self._loaders.close()
 
     def _load(self, samples, seed, step):
-        return self._collate([self._sample(number, seed, step) for number in samples])
+        # Whatever modes the loop is in where it asks.
+        with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
+            return self._collate([self._sample(number, seed, step) for number in samples])
 
     def _sample(self, number, seed, step):
         random.seed(core.digest("sample", seed, step, number))

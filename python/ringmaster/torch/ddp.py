@@ -44,7 +44,9 @@ class ExactSum:
         self.group = ddp.process_group
         self.ranks = distributed.get_world_size(self.group)
         self.precision_bits = precision_bits
-        self._names = {parameter: name for name, parameter in ddp.module.named_parameters() if parameter.requires_grad}
+        ignored = getattr(ddp, "parameters_to_ignore", ())
+        self._names = {parameter: name for name, parameter in ddp.module.named_parameters()
+                       if parameter.requires_grad and name not in ignored}
         for parameter, name in self._names.items():
             if parameter.dtype not in _TYPES:
                 raise TypeError(f"{name} is {parameter.dtype}, and an exact sum is of float32, float16 or bfloat16")
@@ -52,21 +54,32 @@ class ExactSum:
         self._parts = []  # the buckets of the step that runs
 
     def state_dict(self):
-        """The exponents, name of a parameter -> int16 tensor, the same on all ranks: with them a run that is resumed goes on
-        as if it had not ended."""
-        return {name: self._exponents[parameter].to("cpu", torch.int16) for parameter, name in self._names.items()}
+        """precision_bits, and exponents: name of a parameter -> int16 tensor. The same on all ranks: with it a run that is
+        resumed goes on as if it had not ended."""
+        return {"precision_bits": self.precision_bits,
+                "exponents": {name: self._exponents[parameter].to("cpu", torch.int16)
+                              for parameter, name in self._names.items()}}
 
     def load_state_dict(self, state):
         """Raises ValueError where `state` is of other parameters."""
-        others = sorted(set(state) ^ set(self._names.values()))
+        exponents = state["exponents"]
+        if state["precision_bits"] != self.precision_bits:
+            raise ValueError(f"the state of an ExactSum of precision_bits={state['precision_bits']}, and this one has "
+                             f"{self.precision_bits}")
+        others = sorted(set(exponents) ^ set(self._names.values()))
         if others:
             raise ValueError(f"exponents of another model: of {others[0]} there are some on one side alone")
+        lowest = self.precision_bits + _SMALLEST_UNIT
         for parameter, name in self._names.items():
-            if state[name].shape != self._exponents[parameter].shape:
+            found = exponents[name]
+            if found.shape != self._exponents[parameter].shape:
                 raise ValueError(f"exponents of another model: {name} has {self._exponents[parameter].numel()} blocks, "
-                                 f"expected, and {state[name].numel()} are there")
+                                 f"and there are {found.numel()}")
+            if found.numel() and not lowest <= int(found.min()) <= int(found.max()) <= _LARGEST_EXPONENT:
+                raise ValueError(f"exponents of {name} from {int(found.min())} to {int(found.max())}, expected {lowest} to "
+                                 f"{_LARGEST_EXPONENT}")
         for parameter, name in self._names.items():
-            self._exponents[parameter] = state[name].to(parameter.device, torch.int32)
+            self._exponents[parameter] = exponents[name].to(parameter.device, torch.int32)
 
     def check(self):
         """Compares parameters and exponents of all ranks, which call this together between steps; their SHA-256, in hex.
@@ -108,12 +121,16 @@ class ExactSum:
         for part in self._parts:
             part.added.value()  # or what went wrong in it
         flags = torch.stack([part.flags for part in self._parts]).tolist()
-        broken = any(flag[_BROKEN] for flag in flags)
         for part, flag in zip(self._parts, flags):
-            if flag[_BROKEN]:
-                part.spoil()
-            elif flag[_WIDE]:
+            if flag[_WIDE] and not flag[_BROKEN]:
                 part.add_wide()
+        # Float32 has no mean of numbers at its end.
+        means = torch.stack([part.largest for part in self._parts]).isfinite().tolist()
+        broken = [bool(flag[_BROKEN]) or not finite for flag, finite in zip(flags, means)]
+        for part, spoiled in zip(self._parts, broken):
+            if spoiled:
+                part.buffer.fill_(float("nan"))
+        broken = any(broken)
         for part in self._parts:
             for parameter, exponents in part.next_exponents():
                 self._exponents[parameter] = self._first(parameter) if broken else exponents
@@ -143,14 +160,14 @@ class _Part:
         self._shift = (state.ranks - 1).bit_length()
         self._unit = torch.cat(exponents) - state.precision_bits
         self._rounded = self._round()
-        largest = self._rounded.abs().amax()  # NaN if one is
+        largest = _largest(self._rounded)  # NaN if one is
         broken = ~(largest < 2.0 ** (62 - self._shift))
         wide = ~(largest < 2.0 ** (31 - self._shift))
         self._narrow = torch.empty(self._rounded.numel() + 2, dtype=torch.int32, device=device)
         self._narrow[:-2] = torch.where(wide, torch.zeros_like(self._rounded), self._rounded).reshape(-1)
         self._narrow[-2:] = torch.stack([wide, broken])
         self.flags = self._narrow[-2:]
-        self._next = None
+        self._next, self.largest = None, None  # of the mean
         self.added = distributed.all_reduce(self._narrow, group=state.group, async_op=True).get_future().then(self._arrived)
 
     def _arrived(self, done):
@@ -162,9 +179,6 @@ class _Part:
         wide = self._rounded.to(torch.int64)
         distributed.all_reduce(wide, group=self._state.group)
         self._take(wide.view(-1))
-
-    def spoil(self):
-        self.buffer.fill_(float("nan"))
 
     def next_exponents(self):
         return zip(self._parameters, self._next.split(self._blocks))
@@ -181,13 +195,22 @@ class _Part:
         state = self._state
         unit = _power_of_two(self._unit).double() * (2.0 ** self._shift / state.ranks)
         mean = (sums.view(-1, _BLOCK).double() * unit.unsqueeze(1)).float()
-        own = (mean.abs().amax(1).view(torch.int32) >> 23) - 127
+        largest = mean.abs().amax(1)
+        self.largest = _largest(largest)
+        own = (largest.view(torch.int32) >> 23) - 127
         exponents = []
         for rows, blocks, gradient in zip(mean.split(self._blocks), own.split(self._blocks), self._gradients):
             gradient.copy_(rows.view(-1)[:gradient.numel()].view(gradient.shape))
-            lowest = (blocks.amax() - _TENSOR_RANGE).clamp(min=state.precision_bits + _SMALLEST_UNIT)
-            exponents.append(torch.maximum(blocks, lowest).clamp(max=_LARGEST_EXPONENT))
+            if len(blocks):
+                lowest = (blocks.amax() - _TENSOR_RANGE).clamp(min=state.precision_bits + _SMALLEST_UNIT)
+                blocks = torch.maximum(blocks, lowest).clamp(max=_LARGEST_EXPONENT)
+            exponents.append(blocks)
         self._next = torch.cat(exponents)
+
+
+def _largest(numbers):
+    """The magnitude of one tensor's largest number; 0 where there are none."""
+    return numbers.abs().amax() if numbers.numel() else numbers.new_zeros(())
 
 
 def _power_of_two(exponents):
@@ -195,7 +218,7 @@ def _power_of_two(exponents):
     return ((exponents + 127) << 23).view(torch.float32)
 
 
-def ddp_hook(state: object, bucket: distributed.GradBucket) -> Future[torch.Tensor]:
+def ddp_hook(state, bucket):
     """The hook for `DistributedDataParallel.register_comm_hook`; `state`: an ExactSum. A gradient that is not finite, or is
     2^22 and more where the step before had none, makes its bucket NaN on all ranks, which is what GradScaler looks for."""
     if not isinstance(state, ExactSum):

@@ -38,8 +38,9 @@ def attach(model, optimizer=None, *, batch=None, shards=None, steps=None, epochs
     refuse(model)
     rule = Rule(optimizer, scheduler)
     data = None if dataset is None else Data(dataset, collate_fn)
-    told = {"metrics": list(metrics), "samples": data.samples if data else 0, "ahead": data.ahead if data else 0, "batch": batch or 0, "shards": shards or 0,
-            "steps": steps or 0, "epochs": epochs or 0, "seed": seed, "groups": rule.groups, "optimizer": rule.facts()}
+    told = {"metrics": list(metrics), "samples": data.samples if data else 0, "ahead": data.ahead if data else 0,
+            "batch": batch or 0, "shards": shards or 0, "steps": steps or 0, "epochs": epochs or 0, "seed": seed,
+            "groups": rule.groups, "optimizer": rule.facts()}
     if clip_norm is not None:
         told["optimizer"]["clip"] = {"global_norm": float(clip_norm)}
     if clip_value is not None:
@@ -84,7 +85,7 @@ class Job:
         self._child, self._worker, self._model, self._rule, self._data = child, worker, model, rule, data
         self._metrics, self._weight = told["metrics"], weight
         self._work, self._sums, self._rates, self._callbacks = None, None, [], []
-        self._read = 0  # batches of this shard that were read
+        self._read = set()  # the first samples of what was read of this shard
         self._hello = child.hello()
         self.lead = self._hello.core == 0
         if not faulthandler.is_enabled():
@@ -114,6 +115,8 @@ class Job:
             try:
                 work = self._child.shard(self._data.expect if self._data else None)
             except core.Ended:
+                if self._data:
+                    self._data.close()
                 if self._worker is None:
                     raise
                 self._worker.ended()
@@ -136,7 +139,7 @@ class Job:
         """These samples of the dataset, collated."""
         if self._data is None:
             raise core.Refused("shard.batch: attach has no dataset; give it one, or draw shard.rows rows in the loop")
-        self._read += 1
+        self._read.add(samples[0])
         return self._data.batch(samples, work.seed, work.step)
 
     def backward(self, work, rows, loss, metrics):
@@ -192,7 +195,7 @@ class Job:
 
     def _begin(self, work):
         before = self.step
-        self._work, self._sums, self._read = work, Sums(self._metrics), 0
+        self._work, self._sums, self._read = work, Sums(self._metrics), set()
         determinism.check(self._hello)
         self._parameters.check()
         self._rule.advance(work.update)
@@ -213,7 +216,7 @@ class Job:
                                "call shard.backward(loss) once in the loop, or part.backward(loss) in each of its parts")
         self._constants.check()
         if self._data:
-            self._data.read_in(self._read)
+            self._data.read_in(len(self._read), work.rows)
         self._child.done(work, sums.loss, sums.metrics, self._rates)
         self._sums = None
 

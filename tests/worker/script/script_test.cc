@@ -283,8 +283,9 @@ TEST_CASE("Script: a core is told of what comes, each shard once to each child")
   CHECK(told.empty());
   CHECK(most == 6);
   CHECK(children.size() == 2);
-  // The known shard with another one between, the first one, and what was computed again.
-  CHECK(surprises == std::vector<Place>{{0, 3}, {0, 0}, {0, 3}, {0, 0}, {3, 1}});
+  // The known shard and the one behind which it comes again, told; then, told once, it comes a
+  // third time, behind the first one; and what was computed again.
+  CHECK(surprises == std::vector<Place>{{0, 3}, {0, 0}, {0, 0}, {0, 3}, {3, 1}});
 }
 
 TEST_CASE("Script: work is dealt to the cores in turn") {
