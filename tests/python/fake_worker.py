@@ -1,5 +1,6 @@
 """The worker's end of the core protocol for tests: a zygote, its children, and a loop that trains with them. It takes
 ringmaster.core's packets, and nothing of the child's end."""
+import contextlib
 import hashlib
 import json
 import os
@@ -81,7 +82,8 @@ class Child:
         # As protobuf prints it: what is 0 or false is left out.
         told = {"threads": threads, **({"core": self.core} if self.core else {}),
                 **({"deterministic": True} if deterministic else {})}
-        core.send_json(self._lane, Kind.HELLO, told)
+        with contextlib.suppress(core.Ended):  # one that is gone by now has left its reason
+            core.send_json(self._lane, Kind.HELLO, told)
 
     def facts(self):
         """ScriptFacts, and the initial values as one array."""
