@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 
@@ -38,7 +39,8 @@ model[4].weight.register_hook(hook)
     "late": 'if shard.step == 9:\n    end("behind the last bucket")',
 }
 
-# A dataset whose samples are drawn, read ahead by as many processes as the argument says. `ahead`: rows that were.
+# A dataset whose samples are drawn, read ahead by as many processes as the first argument says. With a second one the
+# metric says where, which no metric may.
 DATASET = scripts.MODEL + '''
 import ringmaster.torch
 from torch.utils.data import DataLoader, Dataset
@@ -55,11 +57,15 @@ main = os.getpid()
 model = make_model()
 job = ringmaster.torch.attach(model, torch.optim.Adam(model.parameters(), lr=0.01), batch=24, shards=8, epochs=5,
                               dataset=DataLoader(Rows(), batch_size=24, shuffle=True, num_workers=int(sys.argv[1])),
-                              metrics=["correct", "ahead"])
+                              metrics=["correct"])
+rows, told = [], set()
 for shard in job.shards():
     x, y, ahead = shard.batch
     out = model(x)
-    shard.backward(nn.functional.cross_entropy(out, y), correct=out.argmax(1) == y, ahead=ahead)
+    rows += ahead.tolist()
+    if shard.step == 20 and not told:
+        told.add(print("ahead", sum(rows), "of", len(rows)))
+    shard.backward(nn.functional.cross_entropy(out, y), correct=ahead if sys.argv[2:] else out.argmax(1) == y)
 '''
 
 LOAD = scripts.MODEL + '''
@@ -113,13 +119,25 @@ class SameBytesTest(scripts.ScriptCase):
                 job = self.submit(DATASET, running, script_keys={"args": [str(loaders)]}, workers={"min": len(workers)})
                 status = self.check_succeeded(job, running)
                 results[loaders, workers] = status["files"]["model.safetensors"]
-                ahead = status["metrics"]["train"]["ahead"]
-                self.assertEqual(ahead, 0) if loaders == 0 else self.assertGreater(ahead, 0.5)
+                children = max(2, len(workers))
+
+                def counted():
+                    found = re.findall(r"ahead (\d+) of (\d+)", running.ringctl("logs", job).stdout)
+                    return len(found) == children and found
+                for ahead, rows in cluster.wait_until(counted, f"{children} children have said how much they read ahead"):
+                    self.assertGreater(int(rows), 0)
+                    self.assertGreaterEqual(2 * int(ahead), int(rows)) if loaders else self.assertEqual(int(ahead), 0)
                 running.stop()
                 failed = False
             finally:
                 running.destroy(failed)
         self.assertEqual(len(set(results.values())), 1, results)
+
+    def test_samples_that_are_others_when_they_are_read_ahead_are_refused(self):
+        with self.started("a") as running:
+            status = running.wait(self.submit(DATASET, script_keys={"args": ["2", "where"]}))
+            self.assertEqual(status["state"], "FAILED")
+            self.assertIn("the script is not pure: shard 7 gave other gradients after another shard", status["reason"])
 
     def test_another_seed_is_another_result(self):
         seeds = {of_file(self.run_alone(scripts.script(seed=seed))[0]) for seed in (0, 2)}
