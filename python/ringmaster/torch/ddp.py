@@ -164,7 +164,7 @@ class _Part:
         broken = ~(largest < 2.0 ** (62 - self._shift))
         wide = ~(largest < 2.0 ** (31 - self._shift))
         self._narrow = torch.empty(self._rounded.numel() + 2, dtype=torch.int32, device=device)
-        self._narrow[:-2] = torch.where(wide, torch.zeros_like(self._rounded), self._rounded).reshape(-1)
+        self._narrow[:-2] = self._rounded.view(-1)  # whatever that is, where it is to be added once more
         self._narrow[-2:] = torch.stack([wide, broken])
         self.flags = self._narrow[-2:]
         self._next, self.largest = None, None  # of the mean
@@ -185,17 +185,25 @@ class _Part:
 
     def _round(self):
         """The rank's integers as float32 [blocks, 256]; a tensor begins a block of its own, in its logical order."""
-        rounded = torch.zeros(len(self._unit), _BLOCK, device=self.buffer.device)
+        rounded = torch.empty(len(self._unit), _BLOCK, device=self.buffer.device)
         for rows, gradient in zip(rounded.split(self._blocks), self._gradients):
-            rows.view(-1)[:gradient.numel()] = gradient.reshape(-1)
+            flat = rows.view(-1)
+            flat[:gradient.numel()] = gradient.reshape(-1)
+            flat[gradient.numel():] = 0
+        if self._shift <= 7:  # 2^-unit is 2^-119 or more
+            return rounded.mul_(_power_of_two(-self._unit - self._shift).unsqueeze(1)).round_()
         return rounded.mul_(_power_of_two(-self._unit).unsqueeze(1)).mul_(2.0 ** -self._shift).round_()
 
     def _take(self, sums):
         """Sums -> the mean, in the buffer, and the exponents that follow from it."""
         state = self._state
-        unit = _power_of_two(self._unit).double() * (2.0 ** self._shift / state.ranks)
-        mean = (sums.view(-1, _BLOCK).double() * unit.unsqueeze(1)).float()
-        largest = mean.abs().amax(1)
+        sums, unit = sums.view(-1, _BLOCK), _power_of_two(self._unit).unsqueeze(1)
+        if 2 ** self._shift == state.ranks:
+            mean = sums.float().mul_(unit)  # rounded once, as below
+        else:
+            mean = (sums.double() * (unit.double() * (2.0 ** self._shift / state.ranks))).float()
+        least, most = torch.aminmax(mean, dim=1)
+        largest = torch.maximum(most, -least)
         self.largest = _largest(largest)
         own = (largest.view(torch.int32) >> 23) - 127
         exponents = []
@@ -210,7 +218,7 @@ class _Part:
 
 def _largest(numbers):
     """The magnitude of one tensor's largest number; 0 where there are none."""
-    return numbers.abs().amax() if numbers.numel() else numbers.new_zeros(())
+    return torch.stack(torch.aminmax(numbers)).abs().amax() if numbers.numel() else numbers.new_zeros(())
 
 
 def _power_of_two(exponents):
