@@ -6,6 +6,7 @@ from torch.utils.data.dataloader import default_collate
 from ringmaster import core
 from ringmaster.torch import determinism, random
 from ringmaster.torch.loaders import Loaders
+from ringmaster.torch.shard import cut
 
 _MOST_AHEAD = 64
 
@@ -35,10 +36,8 @@ class Data:
 
     def expect(self, coming):
         """A core.Coming: read in as many pieces as a shard was read in last."""
-        rows = len(coming.samples)
-        pieces = min(self._pieces, rows)
-        for index in range(pieces):
-            self._loaders.expect(coming.step, coming.seed, coming.samples[rows * index // pieces:rows * (index + 1) // pieces])
+        for samples in cut(coming.samples, self._pieces):
+            self._loaders.expect(coming.step, coming.seed, samples)
 
     def batch(self, samples, seed, step):
         """These samples, collated. Nothing that is drawn changes what the shard draws."""

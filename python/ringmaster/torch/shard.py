@@ -4,6 +4,12 @@ import torch
 from ringmaster import core
 
 
+def cut(samples, number):
+    """A shard's samples in `number` runs, fewer where there are fewer samples: the parts that it is computed, and read, in."""
+    number = min(number, len(samples))
+    return [samples[len(samples) * index // number:len(samples) * (index + 1) // number] for index in range(number)]
+
+
 class Part:
     """Rows that one backward pass is of: `step`, `rows`, `samples` (their numbers in the dataset), `batch`."""
 
@@ -43,12 +49,10 @@ class Shard(Part):
     def parts(self, number):
         """The shard in `number` Parts, fewer where it has fewer rows: `for part in shard.parts(4): part.backward(...)`.
         What a part keeps for its backward is freed before the next one. The number belongs to the result."""
-        number = min(int(number), self.rows)
-        if number < 1:
+        if int(number) < 1:
             raise core.Refused(f"shard.parts({number}): 1 part or more")
-        for index in range(number):
-            yield Part(self._job, self._work,
-                       self.samples[self.rows * index // number:self.rows * (index + 1) // number])
+        for samples in cut(self.samples, int(number)):
+            yield Part(self._job, self._work, samples)
 
 
 class Sums:
