@@ -5,10 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 
 #include "common/crc32c.h"
 #include "tensorboard/event.pb.h"
@@ -65,6 +67,23 @@ Status NotOurs(const std::string& path, const std::string& why) {
 }
 
 }  // namespace
+
+MetricPoints EventOrder::Next(const MetricPoints& epochs, const MetricPoints& steps,
+                              uint64_t steps_per_epoch, bool last) {
+  if (!epochs.empty()) newest_epoch_step_ = epochs.back().step();
+  waiting_.insert(waiting_.end(), steps.begin(), steps.end());
+  const auto has_to_wait = [&](const v1::MetricPoint& point) {
+    const uint64_t epoch_end = point.step() - point.step() % std::max<uint64_t>(1, steps_per_epoch);
+    return epoch_end > newest_epoch_step_;
+  };
+  const auto end = last ? waiting_.end() : std::ranges::find_if(waiting_, has_to_wait);
+  MetricPoints next;
+  std::ranges::merge(std::ranges::subrange(epochs.begin(), epochs.end()),
+                     std::ranges::subrange(waiting_.begin(), end), std::back_inserter(next), {},
+                     &v1::MetricPoint::step, &v1::MetricPoint::step);
+  waiting_.erase(waiting_.begin(), end);
+  return next;
+}
 
 StatusOr<std::unique_ptr<EventFile>> EventFile::Open(const std::string& folder,
                                                      const std::string& name) {

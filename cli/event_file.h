@@ -17,6 +17,24 @@
 
 namespace ringmaster::cli {
 
+// The points of both series of a job in the order in which its file takes them. Both have the
+// metrics of training, and each is read by itself, while either may grow: a step has to wait until
+// the end of the epoch before it has come, because a file takes nothing older once it has a step.
+class EventOrder {
+ public:
+  // The job's file goes on after this epoch's end.
+  explicit EventOrder(uint64_t newest_epoch_step = 0) : newest_epoch_step_(newest_epoch_step) {}
+
+  // Points that are new, each series by step, epochs read first; `last`: none come after these.
+  // Returns those that are next, by step.
+  [[nodiscard]] MetricPoints Next(const MetricPoints& epochs, const MetricPoints& steps,
+                                  uint64_t steps_per_epoch, bool last);
+
+ private:
+  uint64_t newest_epoch_step_;
+  MetricPoints waiting_;  // steps
+};
+
 class EventFile {
  public:
   // Opens the file or begins one, in a folder that is made; cuts off a record that a writer which

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -156,9 +155,18 @@ class Export {
       if (rewinds == steps_.rewinds() && (goes_on || (epochs.whole && steps.whole))) {
         if (!goes_on) {
           RING_RETURN_IF_ERROR(file_->Restart(rewinds, status.last_step_unix_ms()));
+          order_ = EventOrder();
         }
-        RING_RETURN_IF_ERROR(AddAll(std::move(epochs.points), steps.points));
+        for (v1::MetricPoint& point : epochs.points) {
+          v1::MetricValue& epoch = *point.add_values();
+          epoch.set_name(kEpochTag);
+          epoch.set_value(static_cast<double>(point.epoch()));
+        }
         over_ = IsFinal(status.state());
+        for (const v1::MetricPoint& point :
+             order_.Next(epochs.points, steps.points, status.steps_per_epoch(), over_)) {
+          RING_RETURN_IF_ERROR(file_->Add(point));
+        }
         return absl::OkStatus();
       }
       epochs_.BeginAnew();  // it went back to a checkpoint between the two
@@ -183,6 +191,7 @@ class Export {
                                                             status.submitted_unix_ms() / 1'000)));
     if (const uint64_t step = file_->NewestStep(kEpochTag); step > 0) {
       epochs_.GoOnAfter(step, file_->rewinds());
+      order_ = EventOrder(step);
     }
     if (const uint64_t step = file_->NewestStep(kStepTag); step > 0) {
       steps_.GoOnAfter(step, file_->rewinds());
@@ -190,24 +199,11 @@ class Export {
     return absl::OkStatus();
   }
 
-  // By step: readers take a tag's smaller step for a restart.
-  Status AddAll(MetricPoints epochs, const MetricPoints& steps) {
-    for (v1::MetricPoint& point : epochs) {
-      v1::MetricValue& epoch = *point.add_values();
-      epoch.set_name(kEpochTag);
-      epoch.set_value(static_cast<double>(point.epoch()));
-    }
-    MetricPoints all;
-    std::ranges::merge(epochs, steps, std::back_inserter(all), {}, &v1::MetricPoint::step,
-                       &v1::MetricPoint::step);
-    for (const v1::MetricPoint& point : all) RING_RETURN_IF_ERROR(file_->Add(point));
-    return absl::OkStatus();
-  }
-
   const std::string job_id_, folder_;
   std::string run_;
   MetricReader epochs_, steps_;
   std::unique_ptr<EventFile> file_;
+  EventOrder order_;
   bool over_ = false;
 };
 

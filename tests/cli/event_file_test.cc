@@ -107,5 +107,33 @@ TEST_CASE_METHOD(RunFolder, "EventFile: one writer at a time, and only where it 
         absl::StatusCode::kInvalidArgument);
 }
 
+std::vector<uint64_t> StepsOf(const MetricPoints& points) {
+  std::vector<uint64_t> steps;
+  for (const v1::MetricPoint& point : points) steps.push_back(point.step());
+  return steps;
+}
+
+TEST_CASE("EventOrder: a step waits for the end of the epoch before it") {
+  using Steps = std::vector<uint64_t>;
+  const auto points = [](const Steps& steps) {
+    MetricPoints points;
+    for (const uint64_t step : steps) points.push_back(EventPoint(step, {{"train/loss", 1}}));
+    return points;
+  };
+  EventOrder order;
+  // Epochs of 10 steps. The store wrote the second and the third end between the two readings.
+  CHECK(StepsOf(order.Next(points({10}), points({5, 10, 15, 25, 32}), 10, false)) ==
+        Steps{5, 10, 10, 15});
+  CHECK(StepsOf(order.Next({}, points({33}), 10, false)).empty());
+  CHECK(StepsOf(order.Next(points({20, 30}), points({44}), 10, false)) ==
+        Steps{20, 25, 30, 32, 33});
+  // A job that ended in the middle of an epoch, whose last mean comes with its last step.
+  CHECK(StepsOf(order.Next(points({40, 45}), points({45}), 10, true)) == Steps{40, 44, 45, 45});
+  // A file that goes on; a job that still waits knows of no epochs.
+  EventOrder goes_on(30);
+  CHECK(StepsOf(goes_on.Next({}, points({35, 40}), 10, false)) == Steps{35});
+  CHECK(StepsOf(EventOrder().Next({}, {}, 0, false)).empty());
+}
+
 }  // namespace
 }  // namespace ringmaster::cli
