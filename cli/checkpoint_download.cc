@@ -196,6 +196,10 @@ StatusOr<std::vector<DownloadedFile>> CheckpointDownload::CommitWeights(const Co
     RING_RETURN_IF_ERROR(WriteDurably(path, *converted, 0644));
     weights.push_back({file.name, converted->size(), Hex(Sha256Of(*converted))});
   }
+  if (weights.empty()) {
+    return FailedPrecondition(
+        "the checkpoint has no weights that could be written in another layout");
+  }
   files_ = std::move(weights);
   return Publish();
 }

@@ -61,7 +61,7 @@ class ChildProcess {
 // 128 + N when signal N ended it. The system sends it SIGTERM when this process dies.
 [[nodiscard]] StatusOr<int> RunToEnd(const std::vector<std::string>& arguments);
 
-// Runs arguments[0] with this process's own stderr and returns what it printed, at most 64 KiB.
+// Runs arguments[0] with this process's own stderr and returns what it printed, at most 8 MiB.
 // FAILED_PRECONDITION: it ended neither with 0 nor, having printed anything, with `good`. UNKNOWN:
 // it was killed after a minute.
 [[nodiscard]] StatusOr<std::string> OutputOf(const std::vector<std::string>& arguments,

@@ -150,10 +150,11 @@ void CommandLine::AddRest(CLI::App* command, std::vector<std::string>* words) {
 int CommandLine::TakeRest(int argc, const char* const* argv) {
   const std::vector<std::string> words(argv, argv + argc);
   const auto mark = std::ranges::find(words, "--");
-  const auto rest = std::ranges::find_if(rests_, [&](const Rest& each) {
-    return std::find(words.begin(), mark, each.command->get_name()) != mark;
-  });
-  if (mark == words.end() || rest == rests_.end()) return argc;
+  const auto place = [&](const Rest& each) {  // the command comes before what is called like one
+    return std::find(words.begin(), mark, each.command->get_name());
+  };
+  const auto rest = std::ranges::min_element(rests_, {}, place);
+  if (mark == words.end() || rest == rests_.end() || place(*rest) == mark) return argc;
   rest->words->assign(mark + 1, words.end());
   return static_cast<int>(mark - words.begin());
 }

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "cli/complaint.h"
 #include "common/crc32c.h"
 #include "tensorboard/event.pb.h"
 
@@ -66,17 +67,25 @@ Status NotOurs(const std::string& path, const std::string& why) {
       path, why);
 }
 
+// Epochs that ended at this step or before are of another job.
+uint64_t BeginOf(const v1::JobStatus& job) {
+  if (job.has_continues()) return job.continues().step();
+  return job.resumes_job().empty() ? 0 : job.resumed_from().step();
+}
+
 }  // namespace
 
-MetricPoints EventOrder::Next(const MetricPoints& epochs, const MetricPoints& steps,
-                              uint64_t steps_per_epoch, bool last) {
+MetricPoints EventOrder::Next(const v1::JobStatus& job, const MetricPoints& epochs,
+                              const MetricPoints& steps) {
   if (!epochs.empty()) newest_epoch_step_ = epochs.back().step();
   waiting_.insert(waiting_.end(), steps.begin(), steps.end());
+  const uint64_t epoch = std::max<uint64_t>(1, job.steps_per_epoch());
   const auto has_to_wait = [&](const v1::MetricPoint& point) {
-    const uint64_t epoch_end = point.step() - point.step() % std::max<uint64_t>(1, steps_per_epoch);
-    return epoch_end > newest_epoch_step_;
+    const uint64_t epoch_end = point.step() - point.step() % epoch;
+    return epoch_end > std::max(newest_epoch_step_, BeginOf(job));
   };
-  const auto end = last ? waiting_.end() : std::ranges::find_if(waiting_, has_to_wait);
+  const auto end =
+      IsFinal(job.state()) ? waiting_.end() : std::ranges::find_if(waiting_, has_to_wait);
   MetricPoints next;
   std::ranges::merge(std::ranges::subrange(epochs.begin(), epochs.end()),
                      std::ranges::subrange(waiting_.begin(), end), std::back_inserter(next), {},

@@ -25,10 +25,10 @@ class EventOrder {
   // The job's file goes on after this epoch's end.
   explicit EventOrder(uint64_t newest_epoch_step = 0) : newest_epoch_step_(newest_epoch_step) {}
 
-  // Points that are new, each series by step, epochs read first; `last`: none come after these.
-  // Returns those that are next, by step.
-  [[nodiscard]] MetricPoints Next(const MetricPoints& epochs, const MetricPoints& steps,
-                                  uint64_t steps_per_epoch, bool last);
+  // Points that are new, each series by step; `job`, epochs and steps were read in this order.
+  // Returns those that are next, by step: of a job that ended all.
+  [[nodiscard]] MetricPoints Next(const v1::JobStatus& job, const MetricPoints& epochs,
+                                  const MetricPoints& steps);
 
  private:
   uint64_t newest_epoch_step_;

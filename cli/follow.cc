@@ -132,7 +132,7 @@ Status FollowLogs(Client& client, const std::string& job_id, const FollowLogsOpt
       if (seen.IsNew(line)) on_line(line);
     });
     const bool cut = Clock::now() >= deadline;
-    if (stream.ok() && !(cut && options.follow)) return stream;
+    if (stream.ok() && !cut) return stream;  // a reader that stands still is waited for
     // A stream of a job that logs nothing ends as one of a coordinator that is gone: it is asked.
     const bool lives = stream.ok() || (cut && options.follow && client.Get(job_id).ok());
     if (lives) {

@@ -130,8 +130,8 @@ void LocalCluster::Poll(std::chrono::milliseconds timeout) {
     if (signal.ssi_signo != SIGCHLD) stop_requested_ = true;
   }
   for (ChildProcess& child : children_) {
+    child.Reap();  // first, so that what it said last is read
     child.ReadLines([&](const std::string& line) { Forward(child, line); });
-    child.Reap();
   }
 }
 

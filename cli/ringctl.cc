@@ -1,5 +1,6 @@
 #include "cli/ringctl.h"
 
+#include <cstdio>
 #include <cstring>
 
 #include "cli/command_line.h"
@@ -60,6 +61,10 @@ int Run(int argc, char** argv) {
     return 0;
   }
   const StatusOr<ExitCode> code = ParseAndRun(line, argc, argv);
+  if (std::ferror(stdout) != 0) {
+    Say("cannot write all of it to stdout; make room where that goes, and try again");
+    return static_cast<int>(ExitCode::kOther);
+  }
   if (code.ok()) return static_cast<int>(*code);
   Say(Message(code.status()));
   return static_cast<int>(ExitCodeOf(code.status()));

@@ -21,6 +21,7 @@ namespace {
 
 // A coordinator that boots at the same time is there by then.
 constexpr std::chrono::seconds kJoinLimit{15};
+constexpr int kMostWaitingProgress = 1'024;
 
 // One for each name: a copy of a state folder that another worker uses brings none of its lines.
 std::string SpoolFolder(const Flags& flags) { return flags.state_dir + "/spool-" + flags.name; }
@@ -170,7 +171,7 @@ Daemon::Daemon(Flags flags, Security security, std::unique_ptr<FolderLock> state
       renewal_({security_.folder, flags_.coordinator, coordinator_}),
       notice_(flags_.notice),
       terms_({flags_.state_dir}, [this](Event event) { Post(std::move(event)); }),
-      loop_({.name = "loop", .limit = 4096, .on_tick = [this]() { terms_.GiveUpLate(); }}) {
+      loop_({.name = "loop", .on_tick = [this]() { terms_.GiveUpLate(); }}) {
   // No thread of ours runs yet, and none any more in the destructor: a logger's sinks have no lock.
   // First, so that what stands on stderr is in the spool too, whenever the process dies.
   auto& sinks = spdlog::default_logger()->sinks();
@@ -249,11 +250,20 @@ void Daemon::Start() {
 }
 
 void Daemon::Post(Event event) {
-  // Only progress may be lost: the next one says the same and more. What comes after a stop is
-  // about things that end anyway.
-  const bool may_be_lost = std::holds_alternative<RunProgress>(event);
-  const bool posted = loop_.Post([this, event = std::move(event)]() { Handle(event); });
-  if (!posted && !may_be_lost && !stopped_) spdlog::warn("an event was dropped: the loop is full");
+  // Progress may be lost, as the next one says the same and more, unless it has what the history
+  // keeps; it leaves room for what is said once. What comes after a stop is about things that end
+  // anyway.
+  const auto* const progress = std::get_if<RunProgress>(&event);
+  const bool may_be_lost = progress != nullptr && progress->progress.lasting().empty();
+  if (may_be_lost && waiting_progress_ >= kMostWaitingProgress) return;
+  waiting_progress_ += may_be_lost ? 1 : 0;
+  const bool posted = loop_.Post([this, may_be_lost, event = std::move(event)]() {
+    waiting_progress_ -= may_be_lost ? 1 : 0;
+    Handle(event);
+  });
+  if (posted) return;
+  waiting_progress_ -= may_be_lost ? 1 : 0;
+  if (!may_be_lost && !stopped_) spdlog::warn("an event was dropped: the loop is full");
 }
 
 void Daemon::Handle(const Event& event) {

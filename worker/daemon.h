@@ -99,6 +99,7 @@ class Daemon {
   Renewal renewal_;
   NoticeWatch notice_;
   TermStore terms_;
+  std::atomic<int> waiting_progress_ = 0;  // in loop_, that may be lost
   Loop loop_;
 };
 

@@ -1,6 +1,8 @@
 #include "worker/term_store.h"
 
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -18,9 +20,15 @@ std::string TermPath(const std::string& state_dir) { return state_dir + "/term";
 }  // namespace
 
 StatusOr<uint64_t> TermStore::Load(const std::string& state_dir) {
+  errno = 0;
   std::ifstream file(TermPath(state_dir));
-  if (!file) return 0;
+  if (!file && errno == ENOENT) return 0;
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) {
+    return Error(absl::StatusCode::kUnavailable,
+                 "{}: {}; without it an older coordinator could be obeyed", TermPath(state_dir),
+                 std::strerror(errno));
+  }
   uint64_t term = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), term);
   if (error != std::errc() || end == text.data()) {

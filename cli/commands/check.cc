@@ -11,9 +11,11 @@
 #include "cli/client.h"
 #include "cli/cluster_files.h"
 #include "cli/commands/commands.h"
+#include "cli/job_spec.h"
 #include "cli/show/check_report.h"
 #include "cli/show/terminal.h"
 #include "common/amount.h"
+#include "common/job/offline_job.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -84,6 +86,12 @@ StatusOr<Json> PlanOf(const CheckCommand& options, const v1::ListWorkersResponse
 std::optional<uint64_t> CheckTheJob(const CheckCommand& options,
                                     const v1::ListWorkersResponse& workers, Findings* findings) {
   if (options.file.empty() || workers.workers().empty()) return std::nullopt;
+  const StatusOr<v1::JobSpec> spec = job::ReadJob(options.file, options.overrides);
+  if (IsScript(options.file) || (spec.ok() && spec->has_script())) {
+    findings->push_back({Verdict::kSkipped, "job", options.file,
+                         "what a script takes is known when a worker has run it to its attach"});
+    return std::nullopt;
+  }
   const StatusOr<Json> plan = PlanOf(options, workers);
   if (!plan.ok()) {
     findings->push_back({Verdict::kFailed, "job", options.file, Message(plan.status()),

@@ -120,6 +120,15 @@ StatusOr<v1::JobStatus> RunOnWeights(Client& client, v1::JobKind kind,
   RING_ASSIGN_OR_RETURN(const v1::JobStatus status, client.Get(trained));
   const bool predicts = kind == v1::JOB_KIND_PREDICT;
   std::string job_id = trained;
+  if (predicts && status.spec().kind() == v1::JOB_KIND_PREDICT &&
+      (options.step || !options.data.empty() || !options.split.empty() ||
+       !options.outputs.empty())) {
+    return InvalidArgument(
+        "{} is a job of predictions, whose rows are fetched as they are: name {} to predict anew, "
+        "or leave --split, --step, --data and --outputs out",
+        trained,
+        status.spec().init().job().empty() ? "a job that trains" : status.spec().init().job());
+  }
   if (!predicts || status.spec().kind() != v1::JOB_KIND_PREDICT) {
     v1::SubmitRequest request;
     RING_ASSIGN_OR_RETURN(*request.mutable_spec(), SpecOf(client, status, kind, options));

@@ -148,8 +148,11 @@ class Export {
     RING_ASSIGN_OR_RETURN(const v1::JobStatus status, client.Get(job_id_));
     if (!file_) RING_RETURN_IF_ERROR(Open(status));
     for (int attempt = 1; attempt <= kMostAttempts; ++attempt) {
-      RING_ASSIGN_OR_RETURN(MetricReader::News epochs, epochs_.Read(client));
-      RING_ASSIGN_OR_RETURN(MetricReader::News steps, steps_.Read(client));
+      MetricReader epochs_read = epochs_, steps_read = steps_;  // a reading that fails is none
+      RING_ASSIGN_OR_RETURN(MetricReader::News epochs, epochs_read.Read(client));
+      RING_ASSIGN_OR_RETURN(MetricReader::News steps, steps_read.Read(client));
+      epochs_ = std::move(epochs_read);
+      steps_ = std::move(steps_read);
       const uint64_t rewinds = epochs_.rewinds();
       const bool goes_on = rewinds == file_->rewinds();
       if (rewinds == steps_.rewinds() && (goes_on || (epochs.whole && steps.whole))) {
@@ -163,8 +166,7 @@ class Export {
           epoch.set_value(static_cast<double>(point.epoch()));
         }
         over_ = IsFinal(status.state());
-        for (const v1::MetricPoint& point :
-             order_.Next(epochs.points, steps.points, status.steps_per_epoch(), over_)) {
+        for (const v1::MetricPoint& point : order_.Next(status, epochs.points, steps.points)) {
           RING_RETURN_IF_ERROR(file_->Add(point));
         }
         return absl::OkStatus();

@@ -43,8 +43,13 @@ std::string CsvText(const std::string& text) {
 }  // namespace
 
 void MetricReader::GoOnAfter(uint64_t step, uint64_t rewinds) {
-  after_ = step;
+  GoOnAt(step);
   rewinds_ = rewinds;
+}
+
+void MetricReader::GoOnAt(uint64_t newest) {
+  const bool grows = series_ == v1::METRIC_SERIES_EPOCHS && newest > 0;
+  after_ = newest - (grows ? 1 : 0);
 }
 
 StatusOr<MetricReader::News> MetricReader::Read(Client& client) {
@@ -66,7 +71,9 @@ StatusOr<MetricReader::News> MetricReader::Read(Client& client) {
     }
     news.points.insert(news.points.end(), page.points().begin(), page.points().end());
     if (page.next_after() > 0 || !page.points().empty()) after_ = page.next_after();
-    if (!page.more()) return news;
+    if (page.more()) continue;
+    if (!news.points.empty()) GoOnAt(news.points.back().step());
+    return news;
   }
   return Error(absl::StatusCode::kAborted,
                "{}: the job went back to a checkpoint again and again while its metrics were read; "

@@ -23,10 +23,12 @@ class MetricReader {
   MetricReader(std::string job_id, v1::MetricSeries series)
       : job_id_(std::move(job_id)), series_(series) {}
 
-  // As a copy that is stored elsewhere has it: its newest step, and the rewinds that it knows of.
+  // As a copy that is stored elsewhere has it: its newest step, not 0, and the rewinds that it
+  // knows of.
   void GoOnAfter(uint64_t step, uint64_t rewinds);
   void BeginAnew() { after_.reset(); }
-  // What has come since the last call; `whole`: instead of all that came before.
+  // What has come since the last call, and the newest epoch once more, which an evaluation may have
+  // joined; `whole`: instead of all that came before.
   struct News {
     MetricPoints points;
     bool whole = false;
@@ -35,8 +37,10 @@ class MetricReader {
   [[nodiscard]] uint64_t rewinds() const { return rewinds_; }
 
  private:
-  const std::string job_id_;
-  const v1::MetricSeries series_;
+  void GoOnAt(uint64_t newest);
+
+  std::string job_id_;
+  v1::MetricSeries series_;
   std::optional<uint64_t> after_;
   uint64_t rewinds_ = 0;
 };

@@ -283,6 +283,13 @@ std::string Overruled(const v1::ScriptFacts& facts, const v1::JobSpec& spec) {
   return fmt::format("{}", fmt::join(words, "; "));
 }
 
+namespace {
+
+// Of a shard, whose numbers are one packet: docs/core_protocol.md.
+constexpr uint64_t kMostScriptRows = 16'377;
+
+}  // namespace
+
 StatusOr<v1::ResolvedJob> ResolveScript(const v1::JobSpec& spec, const v1::ScriptFacts& facts,
                                         const std::string& content,
                                         const v1::NumericsClass& numerics_class,
@@ -291,6 +298,14 @@ StatusOr<v1::ResolvedJob> ResolveScript(const v1::JobSpec& spec, const v1::Scrip
   v1::ResolvedJob job;
   v1::ResultSpec& result = *job.mutable_result();
   const v1::JobSpec complete = WithDefaults(said);
+  const uint64_t rows = (complete.batch() + complete.shards() - 1) / complete.shards();
+  if (rows > kMostScriptRows) {
+    return InvalidArgument(
+        "batch {} in {} shards are {} samples a shard, and a script's core takes "
+        "{} at most: say shards: {} or more",
+        complete.batch(), complete.shards(), rows, kMostScriptRows,
+        (complete.batch() + kMostScriptRows - 1) / kMostScriptRows);
+  }
   *result.mutable_data() = DataOf(complete, facts);
   result.mutable_data_use()->set_train_samples(result.data().train_samples());
   *result.mutable_graph() = graph::ScriptGraph(facts, content);

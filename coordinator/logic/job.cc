@@ -50,7 +50,7 @@ std::string StateName(v1::JobState state) {
 void Job::MakeRun(GenerationSource& generations, PhaseCounts& phase_counts, From from) {
   run = std::make_unique<Run>(desk_.options, generations, phase_counts, record);
   snapshots = {};
-  progress_events_ = {};
+  progress_events_ = from == From::kRestart ? ProgressEvents(record.status) : ProgressEvents();
   first_step_ = from == From::kRestart;
   generation_ = FromProto(record.status.generation());
 }

@@ -65,7 +65,10 @@ Actions Logic::Restore(const Restored& restored, Now now) {
   }
   for (auto& [number, job] : jobs_) {
     if (!job.divided()) continue;
-    if (job.record.cancel_requested) Cancel(job);  // those that it had not come to
+    if (job.record.cancel_requested) {  // those that it had not come to
+      for (const std::string& fold : job.folds) Cancel(*Find(fold));
+      Cancel(job);
+    }
     ShowFolds(job.record.id());
     SubmitNextFold(job);
   }

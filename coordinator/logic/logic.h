@@ -58,7 +58,7 @@ class Logic {
     SessionId session{};
     std::string worker;
     v1::CheckpointBegin begin;
-    std::chrono::milliseconds since{0};
+    std::chrono::milliseconds since{0}, limit{0};
     enum class Stage { kReceiving, kWaiting, kPlacing } stage = Stage::kReceiving;
     std::string manifest_sha256, digest;  // hex; from kWaiting on
     std::string waits_for;                // in kWaiting, a sentence

@@ -185,6 +185,7 @@ void Logic::On(const UploadAsked& event) {
   upload.worker = fleet_.Find(event.session)->name();
   upload.begin = event.begin;
   upload.since = now_.steady;
+  upload.limit = options_.upload_limit + std::chrono::milliseconds(bytes / 5'000);
   // Half as much again as the state has: names, shapes and hashes are the rest.
   actions_.push_back(AdmitUpload{event.upload, bytes + bytes / 2 + (uint64_t{1} << 20)});
 }
@@ -357,14 +358,14 @@ void Logic::EndUploadsOf(const Job& job) {
 void Logic::EndOverdueUploads() {
   for (auto entry = uploads_.begin(); entry != uploads_.end();) {
     const auto& [id, upload] = *entry++;
-    const bool late = now_.steady - upload.since >= options_.upload_limit;
+    const bool late = now_.steady - upload.since >= upload.limit;
     if (!late || upload.stage == Upload::Stage::kPlacing) continue;
     const std::string what = upload.stage == Upload::Stage::kReceiving
                                  ? std::string("its files did not come")
                                  : "it waited for " + upload.waits_for;
     End(id, Again(absl::StatusCode::kDeadlineExceeded, "UPLOAD_DEADLINE",
                   fmt::format("the checkpoint of step {} was not confirmed within {} ms: {}",
-                              upload.begin.step(), options_.upload_limit.count(), what)));
+                              upload.begin.step(), upload.limit.count(), what)));
   }
 }
 

@@ -32,6 +32,12 @@ Status CheckSpec(const v1::JobSpec& spec) {
 
 Refusal CheckRequest(const v1::SubmitRequest& submit, const Options& options) {
   const std::string& key = submit.idempotency_key();
+  if (key.starts_with(kFoldKey)) {
+    return {InvalidArgument("idempotency_key: expected one that does not begin with \"{}\", which "
+                            "are those of a cross-validation's folds; got {}",
+                            kFoldKey, key),
+            "INVALID_IDEMPOTENCY_KEY"};
+  }
   if (key.empty() || key.size() > kMaxKeyLength) {
     return {InvalidArgument("idempotency_key has {} characters; expected 1 to {}", key.size(),
                             kMaxKeyLength),
@@ -211,12 +217,20 @@ void Logic::On(const SubmitAsked& event) {
   const size_t known = jobs_.size() + inserting_.size();
   const size_t unfinished = unfinished_.size() + inserting_.size();
   const size_t folds = record.status.spec().validation().folds();  // 0: it is not divided
-  if (known + folds >= options_.max_jobs || unfinished + folds >= options_.max_unfinished_jobs) {
-    return Answer({Error(absl::StatusCode::kResourceExhausted,
-                         "{} jobs are known ({} allowed), {} of them unfinished ({} allowed); wait "
-                         "for some to end, or cancel them",
-                         known, options_.max_jobs, unfinished, options_.max_unfinished_jobs),
-                   "TOO_MANY_JOBS"});
+  if (known + folds >= options_.max_jobs) {
+    return Answer(
+        {Error(absl::StatusCode::kResourceExhausted,
+               "{} jobs are known ({} allowed), also those that ended; a coordinator with "
+               "another --data-dir begins anew",
+               known, options_.max_jobs),
+         "TOO_MANY_JOBS"});
+  }
+  if (unfinished + folds >= options_.max_unfinished_jobs) {
+    return Answer(
+        {Error(absl::StatusCode::kResourceExhausted,
+               "{} jobs are unfinished ({} allowed); wait for some to end, or cancel them",
+               unfinished, options_.max_unfinished_jobs),
+         "TOO_MANY_JOBS"});
   }
   record.idempotency_key = submit.idempotency_key();
   record.spec_sha256 = sha256;
@@ -370,9 +384,11 @@ void Logic::On(const JobInserted& event) {
   job.Publish();  // before the answer: whoever has the id may ask for the job
   if (job.divided()) SubmitNextFold(job);
   if (parent.empty()) return Answer({}, record.id());
-  Find(parent)->folds.push_back(record.id());
+  Job& whole = *Find(parent);
+  whole.folds.push_back(record.id());
+  if (whole.record.cancel_requested) Cancel(job);  // while it was being stored
   ShowFolds(parent);
-  SubmitNextFold(*Find(parent));
+  SubmitNextFold(whole);
 }
 
 void Logic::On(const GraphAsked& event) {

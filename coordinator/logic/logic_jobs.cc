@@ -357,7 +357,7 @@ void Logic::SubmitNextFold(Job& parent) {
   JobRecord record;
   *record.status.mutable_spec() = SpecOfFold(spec, fold);
   record.status.set_fold_of(parent.record.id());
-  record.idempotency_key = fmt::format("fold {} of {}", fold, parent.record.id());
+  record.idempotency_key = fmt::format("{}{} of {}", kFoldKey, fold, parent.record.id());
   if (inserting_.contains(record.idempotency_key)) return;
   record.status.set_submitted_by(parent.record.status.submitted_by());
   Insert(std::move(record), fmt::format("submitted as fold {} of {}", fold, parent.record.id()));

@@ -358,7 +358,9 @@ void Logic::HearFailed(Job& job, const Member& from, const v1::JobFailed& said) 
   if (run.started() && said.code() == v1::FAILURE_CODE_STATE_DIFFERS) {
     return Advance(job, run.OnStateFault(from, said, now_, actions_));
   }
-  if (!run.started() || (run.InRing(from.name()) && run.IsCurrent(said.generation()))) {
+  // A loss that is not finite is so in every generation that computes the step.
+  const bool holds = run.IsCurrent(said.generation()) || said.code() == v1::FAILURE_CODE_NOT_FINITE;
+  if (!run.started() || (run.InRing(from.name()) && holds)) {
     const bool again = run.started() && run.RestoreAgain(said.reason(), now_, actions_);
     return Advance(job, again ? Fault() : WorkerFailed(run, from, said));
   }

@@ -33,8 +33,9 @@ struct Options {
   Duration ask_again{5'000}, ask_again_most{300'000};
   // Of `ringctl bench`: one link, all sums, and the answers of those who are told to end.
   Duration bench_link_limit{60'000}, bench_limit{900'000}, bench_end_limit{10'000};
-  Duration reach_limit{5'000};     // of a worker, for its successor's port to answer
-  Duration upload_limit{900'000};  // of a checkpoint, from its begin to its confirmation
+  Duration reach_limit{5'000};  // of a worker, for its successor's port to answer
+  // Of a checkpoint, from its begin to its confirmation; longer by what its state takes at 5 MB/s.
+  Duration upload_limit{900'000};
 
   // Of a member that a neighbour accused; above 300 ms, the neighbour's limit.
   [[nodiscard]] Duration accused_silence() const { return 2 * silence / 3; }

@@ -81,6 +81,11 @@ std::string Evaluation(const v1::JobStatus& status) {
 
 }  // namespace
 
+ProgressEvents::ProgressEvents(const v1::JobStatus& told)
+    : evaluation_(Evaluation(told)),
+      step_(told.step()),
+      skipped_(told.step() - std::min(told.step(), told.updates())) {}
+
 bool ProgressEvents::Quiet(const std::optional<Time>& told_at, Now now) {
   return told_at && now.steady - *told_at < kQuiet;
 }
@@ -116,7 +121,9 @@ void ProgressEvents::ObserveSkips(const v1::JobStatus& status, Now now,
   if (!status.has_loss_scale() || status.step() <= step_) return;
   if (status.updates() > status.step()) return;
   const uint64_t skipped = status.step() - status.updates();
-  if (skipped > skipped_) {
+  if (step_ == 0 && status.resumed_from().step() > 0) {
+    skipped_ = skipped;  // those of the job whose checkpoint it began with are among them
+  } else if (skipped > skipped_) {
     if (run_skips_ == 0) run_begin_ = step_;
     run_skips_ += skipped - skipped_;
     run_end_ = status.step();

@@ -97,6 +97,10 @@ class ProgressEvents {
  public:
   static constexpr std::chrono::milliseconds kQuiet{10'000};
 
+  ProgressEvents() = default;
+  // What this says was told before: by the coordinator's earlier reign.
+  explicit ProgressEvents(const v1::JobStatus& told);
+
   // `status` after each progress; step, updates and the metrics are looked at.
   [[nodiscard]] std::vector<Happening> Observe(const v1::JobStatus& status, Now now);
   // What was held back; the job ended.
@@ -119,6 +123,9 @@ class ProgressEvents {
   uint64_t scale_step_ = 0;
   std::optional<Time> scale_told_at_;
 };
+
+// Begins the idempotency keys of the folds of a cross-validation, and of no client.
+inline constexpr char kFoldKey[] = "fold ";
 
 // What is durable about a job, a checkpoint and a drain, as plain values: made by the logic, kept
 // by the store. Thread-compatible.

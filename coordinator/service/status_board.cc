@@ -1,6 +1,8 @@
 #include "coordinator/service/status_board.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <utility>
 
 namespace ringmaster::coordinator {
@@ -94,15 +96,23 @@ v1::ListResponse StatusBoard::List(size_t max_bytes) const {
     const std::string& right = b->status.job_id();
     return std::pair(left.size(), left) > std::pair(right.size(), right);
   });
-  v1::ListResponse response;
+  // Where not all have room the newest and those that have not ended come first.
+  std::vector<size_t> order(views.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_partition(order.begin(), order.end(), [&](size_t i) {
+    return i == 0 || views[i]->status.finished_unix_ms() == 0;
+  });
+  std::map<size_t, v1::JobStatus> listed;
   size_t bytes = 0;
-  for (const View& view : views) {
-    v1::JobStatus status = view->status;
+  for (const size_t i : order) {
+    v1::JobStatus status = views[i]->status;
     DropLongParts(&status);
     bytes += status.ByteSizeLong() + 8;
     if (bytes > max_bytes) break;
-    *response.add_jobs() = std::move(status);
+    listed[i] = std::move(status);
   }
+  v1::ListResponse response;
+  for (auto& [i, status] : listed) *response.add_jobs() = std::move(status);
   return response;
 }
 

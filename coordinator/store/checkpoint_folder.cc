@@ -142,6 +142,7 @@ StatusOr<bool> CheckpointFolder::HoldsSame(const StagedCheckpoint& staged) const
   std::error_code error;
   if (!fs::exists(staged.target(), error)) return false;
   const StatusOr<Whole> there = ReadWhole(staged.target());
+  if (absl::IsUnavailable(there.status())) return there.status();  // it may well be whole
   if (!there.ok()) {
     RING_RETURN_IF_ERROR(Remove(staged.target()));
     return false;

@@ -14,16 +14,22 @@ namespace {
 
 constexpr uint64_t kPieceBytes = 1 << 20;
 
+// By errno. ABORTED: it is not there; UNAVAILABLE says nothing of what it holds.
+Status CannotOpen(const std::string& path) {
+  if (errno == ENOENT) {
+    return Error(absl::StatusCode::kAborted, "{} was removed meanwhile; list the checkpoints again",
+                 path);
+  }
+  return Error(absl::StatusCode::kUnavailable, "{} cannot be read: {}", path, std::strerror(errno));
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(const std::string& path,
                                                                    const std::string& sha256) {
   std::ifstream file(path + "/" + kManifestName, std::ios::binary);
+  if (!file) return CannotOpen(path);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) {
-    return Error(absl::StatusCode::kAborted, "{} was removed meanwhile; list the checkpoints again",
-                 path);
-  }
   if (const std::string found = Hex(Sha256Of(text)); found != sha256) {
     return Error(absl::StatusCode::kDataLoss, "{}/{} has SHA-256 {}, expected {}", path,
                  kManifestName, found, sha256);
@@ -44,9 +50,7 @@ CheckpointReader::~CheckpointReader() {
 Status CheckpointReader::Add(const std::string& name, const Manifest::File& expected) {
   const std::string path = path_ + "/" + name;
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) {
-    return Error(absl::StatusCode::kAborted, "{} cannot be read: {}", path, std::strerror(errno));
-  }
+  if (descriptor < 0) return CannotOpen(path);
   files_.push_back({name, descriptor, expected});
   return absl::OkStatus();
 }

@@ -21,7 +21,7 @@ std::string ReadFrom(const LogTrack::Segment& segment, uint64_t offset) {
 v1::LogLine LineOf(const std::string& worker, LogRecord record, uint64_t told) {
   v1::LogLine line;
   line.set_worker(worker);
-  line.set_number(record.line.number());
+  line.set_number(record.ordinal);
   line.set_unix_ms(record.line.unix_ms());
   line.set_level(record.line.level());
   *line.mutable_text() = std::move(*record.line.mutable_text());

@@ -1,6 +1,10 @@
 #include "cli/complaint.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
 #include <vector>
@@ -42,6 +46,24 @@ TEST_CASE("Ringctl: a wrong command line ends with 2") {
   CHECK(Exit({"submit", "/no/such/file.yaml"}) == 2);
   CHECK(Exit({"checkpoint"}) == 2);
   CHECK(Exit({"dataset", "make", "imagenet", "x"}) == 2);
+}
+
+TEST_CASE("Ringctl: what cannot be written to stdout ends with 1") {
+  const TemporaryFolder folder;
+  const int full = open("/dev/full", O_WRONLY),
+            said = creat((folder.path() + "/err").c_str(), 0600);
+  int code = 0;
+  {
+    const Redirect redirect_out(stdout, full), redirect_err(stderr, said);
+    std::vector<std::string> words = {"ringctl", "--version"};
+    code = RunRingctl(words);
+    std::clearerr(stdout);
+  }
+  close(full);
+  close(said);
+  CHECK(code == 1);
+  CHECK_THAT(ReadWhole(folder.path() + "/err"),
+             Catch::Contains("cannot write all of it to stdout"));
 }
 
 TEST_CASE("Ringctl: help and version end with 0") {

@@ -120,19 +120,30 @@ TEST_CASE("EventOrder: a step waits for the end of the epoch before it") {
     for (const uint64_t step : steps) points.push_back(EventPoint(step, {{"train/loss", 1}}));
     return points;
   };
+  v1::JobStatus job;
+  job.set_state(v1::JOB_STATE_RUNNING);
+  job.set_steps_per_epoch(10);
   EventOrder order;
   // Epochs of 10 steps. The store wrote the second and the third end between the two readings.
-  CHECK(StepsOf(order.Next(points({10}), points({5, 10, 15, 25, 32}), 10, false)) ==
+  CHECK(StepsOf(order.Next(job, points({10}), points({5, 10, 15, 25, 32}))) ==
         Steps{5, 10, 10, 15});
-  CHECK(StepsOf(order.Next({}, points({33}), 10, false)).empty());
-  CHECK(StepsOf(order.Next(points({20, 30}), points({44}), 10, false)) ==
-        Steps{20, 25, 30, 32, 33});
+  CHECK(StepsOf(order.Next(job, {}, points({33}))).empty());
+  CHECK(StepsOf(order.Next(job, points({20, 30}), points({44}))) == Steps{20, 25, 30, 32, 33});
   // A job that ended in the middle of an epoch, whose last mean comes with its last step.
-  CHECK(StepsOf(order.Next(points({40, 45}), points({45}), 10, true)) == Steps{40, 44, 45, 45});
-  // A file that goes on; a job that still waits knows of no epochs.
+  v1::JobStatus over = job;
+  over.set_state(v1::JOB_STATE_SUCCEEDED);
+  CHECK(StepsOf(order.Next(over, points({40, 45}), points({45}))) == Steps{40, 44, 45, 45});
+  // A file that goes on; a job that goes on from another one's step 37; one that still waits.
   EventOrder goes_on(30);
-  CHECK(StepsOf(goes_on.Next({}, points({35, 40}), 10, false)) == Steps{35});
-  CHECK(StepsOf(EventOrder().Next({}, {}, 0, false)).empty());
+  CHECK(StepsOf(goes_on.Next(job, {}, points({35, 40}))) == Steps{35});
+  v1::JobStatus resumed = job;
+  resumed.set_resumes_job("j0001");
+  resumed.mutable_resumed_from()->set_step(37);
+  CHECK(StepsOf(EventOrder().Next(resumed, {}, points({38, 40}))) == Steps{38});
+  v1::JobStatus continued = job;
+  continued.mutable_continues()->set_step(40);
+  CHECK(StepsOf(EventOrder().Next(continued, {}, points({41, 50}))) == Steps{41});
+  CHECK(StepsOf(EventOrder().Next(v1::JobStatus(), {}, {})).empty());
 }
 
 }  // namespace

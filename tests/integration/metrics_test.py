@@ -212,6 +212,17 @@ class MetricsTest(cluster.ClusterTest):
         self.assertIn(path.name, refused.stderr)
         running.stop()
 
+    def test_event_files_have_evaluations_that_take_long(self):
+        # The store has the means of training long before what the evaluation of the same step says.
+        self.cluster.environment = {"RINGMASTER_FAILPOINTS": "evaluate=delay:2500"}
+        running = self.start("a")
+        job = running.submit(cluster.job_spec(epochs=3))
+        folder = running.folder / "runs"
+        running.ringctl("metrics", job, "--tensorboard-dir", folder, "-f", timeout=120)
+        self.assertEqual(running.status(job)["state"], "SUCCEEDED")
+        self.check_events(self.event_file(folder, job), job)
+        running.stop()
+
     @unittest.skipIf(importlib.util.find_spec("tensorboard") is None, "SKIP: tensorboard is not installed")
     def test_tensorboard_reads_them(self):
         from tensorboard.backend.event_processing import event_accumulator

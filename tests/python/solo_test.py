@@ -35,6 +35,7 @@ for shard in job.shards():
     %s
     shard.backward((model(x) - x.sum(1, keepdim=True)).square().mean())
 print("behind the loop", job.lead, model[4].weight.sum().item())
+torch.save(model.state_dict(), "behind.pt")
 """
 
 
@@ -122,6 +123,9 @@ class Solo(unittest.TestCase):
         model.load_state_dict(loaded, strict=True)
         self.assertEqual(model[1].num_batches_tracked.item(), 6)
         self.assertIn(str(model[4].weight.sum().item()), said)
+        behind = torch.load(self.folder / "behind.pt")
+        self.assertEqual({name: value.tolist() for name, value in behind.items()},
+                         {name: value.tolist() for name, value in model.state_dict().items()})
 
     def test_no_worker(self):
         said = self.run_script(SCRIPT % "pass", expect=1, RINGMASTER_WORKER="")

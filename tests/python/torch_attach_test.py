@@ -235,6 +235,10 @@ class Refusals(fake_worker.ScriptTest):
         self.assert_refused("the dataset is a Stream", before=iterable, options="dataset=torch.utils.data.DataLoader(Stream())")
         self.assert_refused("a WeightedRandomSampler, .*give the dataset alone", options="dataset=torch.utils.data.DataLoader([1, 2], "
                             "sampler=torch.utils.data.WeightedRandomSampler([1, 1], 2))")
+        loader = "dataset=torch.utils.data.DataLoader([1, 2], {})"
+        self.assert_refused("a Buckets, .*give the dataset alone", before="class Buckets(torch.utils.data.BatchSampler):\n    pass\n",
+                            options=loader.format("batch_sampler=Buckets([0, 1], 2, False)"))
+        self.assert_refused("no batch_size", options=loader.format("batch_size=None"))
         self.assert_refused("is empty", options="dataset=[]")
 
     def test_options(self):

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
@@ -12,9 +13,13 @@ namespace ringmaster::worker {
 namespace {
 
 constexpr size_t kUploadPieceBytes = 1 << 20;
-// For one whole checkpoint, until it is confirmed: a gigabyte over a slow link. The coordinator
-// ends it after 15 minutes and says what it waited for.
-constexpr std::chrono::minutes kUploadLimit{16};
+// For one whole checkpoint, until it is confirmed. The coordinator ends it after 15 minutes and
+// what its bytes take at 5 MB/s, and says what it waited for: a little sooner than this.
+std::chrono::milliseconds UploadLimit(const Checkpoint& checkpoint) {
+  uint64_t bytes = 0;
+  for (const CheckpointFile& file : checkpoint.files) bytes += file.bytes.size();
+  return std::chrono::minutes(16) + std::chrono::milliseconds(bytes / 5'000);
+}
 
 using Writer = grpc::ClientWriterInterface<v1::CheckpointUpload>;
 
@@ -66,7 +71,7 @@ Status CheckpointUpload::Try(const Checkpoint& checkpoint, const std::stop_token
     return Error(absl::StatusCode::kUnavailable, "no session with the coordinator is open");
   }
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kUploadLimit);
+  context.set_deadline(std::chrono::system_clock::now() + UploadLimit(checkpoint));
   const std::stop_callback cancel(stop, [&context]() { context.TryCancel(); });
   v1::CheckpointReceipt receipt;
   const std::unique_ptr<Writer> writer(stub_->UploadCheckpoint(&context, &receipt));

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/amount.h"
 #include "common/check.h"
 #include "common/data/beneath.h"
 #include "common/signals.h"
@@ -24,13 +25,16 @@ namespace {
 constexpr std::chrono::minutes kInitLimit{10};
 
 StatusOr<std::string> ReadWhole(const data::Descriptor& file, const std::string& name) {
-  constexpr uint64_t kMostBytes = uint64_t{64} << 30;
+  const uint64_t most = HostMemory() / 2;  // a file of weights that is larger is no init
   struct stat status = {};
   if (fstat(file.get(), &status) != 0)
     return Error(absl::StatusCode::kUnavailable, "{}: fstat: {}", name, errno);
   const auto size = static_cast<uint64_t>(status.st_size);
-  if (size > kMostBytes) {
-    return InvalidArgument("{} has {} bytes; {} are allowed", name, size, kMostBytes);
+  if (size > most) {
+    return InvalidArgument(
+        "{} has {} bytes, and half of this host's memory is {}: is it the file "
+        "of weights that was meant?",
+        name, size, most);
   }
   std::string bytes(size, '\0');
   RING_RETURN_IF_ERROR(Annotate(

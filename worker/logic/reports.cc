@@ -82,8 +82,15 @@ void LastingMetrics::GoBack(uint64_t step) {
 
 LastingMetrics::List LastingMetrics::Take() {
   List taken;
-  for (; told_ < kept_.size() && taken.size() < kFullReport; ++told_) {
-    taken.MergeFrom(kept_[told_].metrics);
+  while (told_ < kept_.size()) {
+    List next;
+    size_t end = told_;
+    for (; end < kept_.size() && kept_[end].step == kept_[told_].step; ++end) {
+      next.MergeFrom(kept_[end].metrics);
+    }
+    if (!taken.empty() && taken.size() + next.size() > kMostInReport) break;
+    taken.MergeFrom(next);
+    told_ = end;
   }
   return taken;
 }

@@ -64,9 +64,8 @@ class StepDigests {
 class LastingMetrics {
  public:
   using List = google::protobuf::RepeatedPtrField<v1::Metric>;
-  static constexpr size_t kMost = 4'096;          // splits of a step
-  static constexpr int kFullReport = 256;         // metrics; the last split may go past it
-  static constexpr int kMostInReport = 256 + 64;  // fleet.proto: a split has at most 65
+  static constexpr size_t kMost = 4'096;     // splits of a step
+  static constexpr int kMostInReport = 320;  // metrics; fleet.proto: of a step at most 3 times 65
 
   // What is of no later step than the newest of its split is known already.
   void Add(const List& metrics);
@@ -74,7 +73,7 @@ class LastingMetrics {
   void GoBack(uint64_t step);
   void TellAgain() { told_ = 0; }
   [[nodiscard]] bool all_told() const { return told_ == kept_.size(); }
-  // What the next report gets.
+  // What the next report gets: whole steps, so that who reads the history never sees a part of one.
   [[nodiscard]] List Take();
 
  private:

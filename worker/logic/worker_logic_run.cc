@@ -315,6 +315,10 @@ Decision WorkerLogic::AfterRunEnded(const RunEnded& event) {
   }
   if (std::exchange(job_->acknowledge, false)) {
     decision = AnswerFence("stopped applying: acknowledge the fence");
+    // The state that was acknowledged is no more, and no other member's will be finite.
+    if (event.code == v1::FAILURE_CODE_NOT_FINITE) {
+      decision.actions.push_back(Report(EndMessage(event)));
+    }
   }
   if (job_->after_run == AfterRun::kReportStopped) {
     decision.actions.push_back(Report(StoppedMessage(job_->id, job_->state.applied)));

@@ -61,12 +61,15 @@ std::string DescribeExit(int status) {
   return fmt::format("ended with exit code {}", WEXITSTATUS(status));
 }
 
+constexpr size_t kMostAtEnd = 16 << 20;  // of what it said last, and others who have its stderr
+
 bool WasKilled(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
 
-bool PipeLines::Read(int file) {
+bool PipeLines::Read(int file, size_t most) {
   std::array<char, 16 * 1024> bytes = {};
   ssize_t got = 0;
-  while ((got = read(file, bytes.data(), bytes.size())) > 0) {
+  for (size_t all = 0; all < most && (got = read(file, bytes.data(), bytes.size())) > 0;) {
+    all += static_cast<size_t>(got);
     partial_.append(bytes.data(), static_cast<size_t>(got));
     size_t begin = 0;
     for (size_t end = 0; (end = partial_.find('\n', begin)) != std::string::npos; begin = end + 1) {
@@ -75,7 +78,7 @@ bool PipeLines::Read(int file) {
     partial_.erase(0, begin);
     if (partial_.size() > kMaxLogText) take_(OneLine(std::exchange(partial_, "")));
   }
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return true;
   End();
   return false;
 }
@@ -260,7 +263,7 @@ bool Subprocess::ReadErrors(int errors, int process) {
     if (files[0].revents != 0) break;
     if (files[2].revents != 0) return false;
   }
-  (void)lines_.Read(errors);
+  (void)lines_.Read(errors, kMostAtEnd);
   lines_.End();
   return true;
 }

@@ -43,8 +43,9 @@ class PipeLines {
  public:
   // Each of them is on one line, whatever it holds.
   explicit PipeLines(std::function<void(const std::string& line)> take) : take_(std::move(take)) {}
-  // All that is there; `file` does not block. False: its end has come, and the last line with it.
-  bool Read(int file);
+  // What is there, and at most so many bytes or one piece more: others are read, too, while one
+  // floods. `file` does not block. False: its end has come, and the last line with it.
+  bool Read(int file, size_t most = 256 << 10);
   // What is there of a line whose end will not come.
   void End();
 

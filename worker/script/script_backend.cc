@@ -1,10 +1,12 @@
 #include "worker/script/script_backend.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <utility>
@@ -187,6 +189,7 @@ Status ScriptCore::EnsureChild(const ScriptWeights& weights) {
   const Deadline deadline = steady_clock::now() + options_.attach_limit;
   RING_ASSIGN_OR_RETURN(StartedChild started, children_->Start(hello, deadline, core_.stop));
   RING_RETURN_IF_ERROR(CheckSame(started.attached.facts, started.child->called()));
+  const std::stop_callback end(core_.stop, [child = started.child.get()] { child->Interrupt(); });
   RING_RETURN_IF_ERROR(started.child->LayOut(weights.layout(), weights.memory(), deadline));
   child_ = std::move(started.child);
   foretold_.clear();
@@ -294,11 +297,23 @@ StatusOr<std::unique_ptr<ScriptBackend>> ScriptBackend::Create(ScriptOptions opt
                                                                OwnedFile initial,
                                                                ChildSource* children) {
   std::unique_ptr<ScriptBackend> backend(new ScriptBackend(std::move(options), children));
+  struct stat given = {};
+  if (fstat(initial.get(), &given) != 0) given.st_size = 0;
+  const size_t most = static_cast<size_t>(given.st_size) / sizeof(float);
   size_t elements = 0;
   for (const v1::ScriptTensor& tensor : backend->options_.facts.tensors()) {
     backend->offsets_.push_back(elements);
     size_t own = 1;
-    for (const int64_t extent : tensor.shape()) own *= static_cast<size_t>(extent);
+    for (const int64_t extent : tensor.shape()) {
+      if (extent < 0 || __builtin_mul_overflow(own, static_cast<size_t>(extent), &own))
+        own = SIZE_MAX;
+    }
+    if (own > most - elements) {
+      return Error(absl::StatusCode::kDataLoss,
+                   "the core protocol: tensor {} and those before it have more than the {} initial "
+                   "values that came",
+                   tensor.name(), most);
+    }
     elements += own;
   }
   std::vector<float>& values = backend->initial_;

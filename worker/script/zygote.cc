@@ -176,6 +176,7 @@ StatusOr<std::shared_ptr<Subprocess>> Zygote::EnsureProcess(const std::stop_toke
   MutexLock lock(mu_);
   followed_ = Followed{process_};
   forked_.reset();
+  forks_ = answers_ = 0;
   Wake();
   return process_;
 }
@@ -202,6 +203,7 @@ StatusOr<std::unique_ptr<Child>> Zygote::Fork(uint32_t core, Deadline deadline,
   {
     MutexLock lock(mu_);
     forked_.reset();
+    ++forks_;
   }
   const ForkCall call = {core};
   const std::array<int, 2> files = {theirs.get(), written.get()};
@@ -212,7 +214,11 @@ StatusOr<std::unique_ptr<Child>> Zygote::Fork(uint32_t core, Deadline deadline,
     *killed = process->killed();
     return process->Fate();
   }
-  RING_RETURN_IF_ERROR(Annotate(sent, "the script's interpreter"));
+  if (!sent.ok()) {
+    MutexLock lock(mu_);
+    --forks_;
+    return Annotate(sent, "the script's interpreter");
+  }
   std::optional<Forked> forked;
   {
     MutexLock lock(mu_);
@@ -263,7 +269,7 @@ StatusOr<StartedChild> Zygote::StartOnce(const v1::ScriptHello& hello, Deadline 
   if (stop.stop_requested()) return JobEnds();
   StartedChild started;
   RING_ASSIGN_OR_RETURN(started.child, Fork(hello.core(), deadline, stop, killed));
-  const std::stop_callback end(stop, [&] { started.child->Interrupt(); });
+  const std::stop_callback end(stop, [child = started.child.get()] { child->Interrupt(); });
   StatusOr<Attached> attached = started.child->Attach(hello, deadline);
   *killed = !attached.ok() && started.child->killed();
   if (stop.stop_requested()) return JobEnds();
@@ -306,7 +312,10 @@ bool Zygote::Hear(const Subprocess& process) {
   };
   MutexLock lock(mu_);
   if (packet->kind == PacketKind::kForked) {
-    if (const auto forked = As<Forked>(packet->body)) forked_ = *forked;
+    // Answers come in order; nobody waits for that of a FORK whose time was over, and its child
+    // finds its lane closed.
+    const auto forked = As<Forked>(packet->body);
+    if (forked && ++answers_ == forks_) forked_ = *forked;
   } else if (packet->kind == PacketKind::kExited) {
     if (const auto exited = As<ExitedWords>(packet->body)) ended_[exited->id] = exited->status;
     if (ended_.size() > kMostFates) ended_.erase(ended_.begin());

@@ -96,7 +96,8 @@ class Zygote final : public ChildSource {
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<Followed> followed_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<Output>> fresh_ ABSL_GUARDED_BY(mu_);  // to be read from now on
-  std::optional<Forked> forked_ ABSL_GUARDED_BY(mu_);
+  std::optional<Forked> forked_ ABSL_GUARDED_BY(mu_);  // the answer to the newest FORK
+  uint64_t forks_ ABSL_GUARDED_BY(mu_) = 0, answers_ ABSL_GUARDED_BY(mu_) = 0;  // of this process
   std::map<pid_t, int> ended_
       ABSL_GUARDED_BY(mu_);  // wait status of those that nobody asked for yet
 

@@ -20,7 +20,7 @@ void StepWork::Begin(std::span<const BatchId> work) {
   if (results_.size() < folded_ + missing_.size()) results_.resize(folded_ + missing_.size());
   for (ShardResult& result : open()) {
     result.end = ShardEnd::kOpen;
-    result.input_seconds = 0;
+    result.input_seconds = result.outage_seconds = 0;
   }
 }
 

@@ -273,12 +273,12 @@ class WeightUpdate::Passes {
     const size_t done = strip.index - piece.index + strip.block_count;
     if (done % kFollowBlocks != 0 && done != piece.block_count) return;
     const size_t before = (done - 1) / kFollowBlocks * kFollowBlocks;
-    const size_t begin = piece.index * kBlockElements;
+    const size_t begin = size_t{piece.index} * kBlockElements;
     job_.weights->Follow(piece.tensor,
                          state_.parameters.span().data() + layout_.tensor(piece.tensor).offset(),
                          {.begin = begin,
                           .from = begin + before * kBlockElements,
-                          .to = strip.index * kBlockElements + strip.elements});
+                          .to = size_t{strip.index} * kBlockElements + strip.elements});
   }
 
   void EndUpdate() {

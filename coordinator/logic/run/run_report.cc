@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "coordinator/logic/record.h"
 
@@ -25,6 +26,7 @@ void RunReport::Adopt(const v1::JobStatus& before, uint64_t committed) {
   *newest_.mutable_metrics() = before.metrics();
   newest_.set_learning_rate(before.learning_rate());
   newest_unix_ms_ = before.last_step_unix_ms();
+  adopted_ = true;
 }
 
 void RunReport::OnProgress(const v1::Progress& said, uint64_t steps_per_epoch, Now now) {
@@ -40,7 +42,9 @@ void RunReport::CountSkipped(const v1::Progress& said, uint64_t applied) {
 }
 
 void RunReport::GoOnFrom(uint64_t step, uint64_t rewound_from) {
-  if (std::max(newest_.applied(), rewound_from) > step) history_.GoBack(step);
+  // What the store has of an earlier reign may be later than all that is known now.
+  const bool unknown = std::exchange(adopted_, false);
+  if (unknown || std::max(newest_.applied(), rewound_from) > step) history_.GoBack(step);
   if (step < newest_.applied()) newest_.set_applied(step);
 }
 

@@ -71,6 +71,7 @@ class RunReport {
   uint64_t regroup_count_ = 0, recomputed_ = 0, rewinds_ = 0;
   uint32_t state_faults_ = 0;  // that were named
   std::optional<v1::CheckpointRef> resumed_from_;
+  bool adopted_ = false;  // from an earlier reign, and no generation has begun since
 };
 
 // How the start of a job goes on: which phase each of its workers is in, and how long each phase

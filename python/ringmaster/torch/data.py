@@ -71,3 +71,7 @@ def _refuse_order(loader):
     if not isinstance(loader.sampler, (data.RandomSampler, data.SequentialSampler, data.DistributedSampler)):
         raise core.Refused(f"the DataLoader has a {type(loader.sampler).__name__}, which is not supported, because ringworker "
                            "draws the order of samples: give the dataset alone")
+    if type(loader.batch_sampler) is not data.BatchSampler:
+        what = "no batch_size" if loader.batch_sampler is None else f"a {type(loader.batch_sampler).__name__}"
+        raise core.Refused(f"the DataLoader has {what}, which is not supported, because ringworker draws which samples a shard "
+                           "has: give the dataset alone, or a DataLoader with a batch_size")

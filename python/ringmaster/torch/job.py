@@ -120,6 +120,7 @@ class Job:
                 if self._worker is None:
                     raise
                 self._worker.ended()
+                self._buffers.restore()
                 return
             self._begin(work)
             yield Shard(self, work)

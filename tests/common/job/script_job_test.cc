@@ -204,6 +204,7 @@ TEST_CASE("Script job: the job file wins over attach, and what neither says is n
   CHECK_THAT(error(OwnFacts(2, 4, 9), {}), Catch::StartsWith("batch 2 is smaller than shards 4"));
   CHECK_THAT(error(OwnFacts(8, 4, 9), {"workers.min=5"}),
              Catch::StartsWith("workers.min 5 is larg"));
+  CHECK_THAT(error(OwnFacts(131'072, 8, 9), {}), Catch::Contains("say shards: 9 or more"));
   CHECK_THAT(error(OwnFacts(8, 4, UINT64_MAX), {}), Catch::Contains("do not fit into 64 bits"));
 }
 

@@ -128,6 +128,42 @@ TEST_CASE("Submit --resume: the new job is resolved as the old one, and says whi
         "submitted as test, to go on from the newest checkpoint of j0001");
 }
 
+TEST_CASE("Submit: a fold that is stored while its cross-validation is cancelled is cancelled") {
+  Fixture cluster;
+  cluster.Begin();
+  std::map<std::string, v1::JobState> states;
+  const auto step = [&](const Event& event) {
+    std::optional<JobRecord> insert;
+    for (const Action& action : cluster.logic.Step(event, {})) {
+      if (const auto* one = std::get_if<InsertJob>(&action)) insert = one->record;
+      if (const auto* save = std::get_if<SaveJob>(&action)) {
+        states[save->record.id()] = save->record.status.state();
+      }
+    }
+    return insert;
+  };
+  v1::SubmitRequest submit;
+  submit.set_idempotency_key("key");
+  *submit.mutable_spec() = testing::MakeSpec();
+  submit.mutable_spec()->mutable_validation()->set_folds(2);
+  const auto whole = step(SubmitAsked{submit, cluster.submitter, cluster.sources});
+  REQUIRE(whole);
+  const auto fold = step(JobInserted{*whole, absl::OkStatus()});
+  REQUIRE(fold);
+  CHECK(fold->status.fold_of() == whole->id());
+  (void)step(CancelAsked{JobId(whole->id())});
+  CHECK_FALSE(step(JobInserted{*fold, absl::OkStatus()}));  // no other one follows
+  CHECK(states[whole->id()] == v1::JOB_STATE_CANCELLED);
+  CHECK(states[fold->id()] == v1::JOB_STATE_CANCELLED);
+}
+
+TEST_CASE("Submit: keys of folds are nobody else's") {
+  Fixture cluster;
+  cluster.Begin();
+  CHECK(cluster.Like("j0001", "fold 1 of j0002") == nullptr);
+  CHECK(cluster.reply.refusal.word == "INVALID_IDEMPOTENCY_KEY");
+}
+
 TEST_CASE("Submit: what a job begins with must be there") {
   Fixture cluster;
   cluster.Begin();

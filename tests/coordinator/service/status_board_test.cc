@@ -52,6 +52,16 @@ TEST_CASE("StatusBoard: a list is newest first and ends where the bytes end") {
   CHECK(all.jobs(2).job_id() == "j9998");
   CHECK(board.List(40).jobs_size() == 2);
   CHECK(board.Find("j1") == nullptr);
+  // Those that have not ended are listed before those that have, and the newest always.
+  for (const char* id : {"j9999", "j10000"}) {
+    JobView ended = ViewOf(id, 1);
+    ended.status.set_finished_unix_ms(1);
+    board.Publish(ended);
+  }
+  const v1::ListResponse some = board.List(50);
+  REQUIRE(some.jobs_size() == 2);
+  CHECK(some.jobs(0).job_id() == "j10000");
+  CHECK(some.jobs(1).job_id() == "j9998");
 }
 
 TEST_CASE("StatusBoard: a list has neither layers of models nor names of a script's files") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <map>
 
 #include "coordinator/store/log_reader.h"
 #include "tests/support/temporary_folder.h"
@@ -49,21 +50,24 @@ struct LogDisk {
     REQUIRE(stored.ok());
     return stored->number;
   }
-  // "a1 a2 +3 a6": worker and number of each line, and what was lost before it.
+  // "a1 a2 +3 a6": worker and number in the spool of each line, and what was lost before it.
   std::string Read(const std::string& worker = "", const std::string& job = "j0001") {
     LogReader reader(*folder, job, worker);
     return ReadOn(reader);
   }
   static std::string ReadOn(LogReader& reader) {
     std::string text;
+    std::map<std::string, uint64_t> newest_of;
     while (true) {
       const std::vector<v1::LogLine> lines = reader.Next(3);
       if (lines.empty()) return text;
       for (const v1::LogLine& line : lines) {
         if (!text.empty()) text += " ";
         if (line.lost() > 0) text += "+" + std::to_string(line.lost()) + " ";
-        text += line.worker() + std::to_string(line.number());
-        CHECK(line.text() == "line " + std::to_string(line.number()));
+        text += line.worker() + line.text().substr(std::string("line ").size());
+        uint64_t& newest = newest_of[line.worker()];  // of the job's lines, not of the spool's
+        CHECK((newest == 0 || line.number() == newest + line.lost() + 1));
+        newest = line.number();
       }
     }
   }

@@ -111,7 +111,7 @@ TEST_CASE("Absence: what the history keeps is told once a session, and whole aft
   CHECK(LastingIn(SaidAgain(&logic)) == all);
 }
 
-TEST_CASE("Absence: many metrics go in several reports, those of a split and step in one") {
+TEST_CASE("Absence: many metrics go in several reports, those of a step in one") {
   WorkerLogic logic = RunningLogic();
   (void)logic.Step(Disconnected{"broken"}, kNow);
   std::vector<int> all;
@@ -122,8 +122,11 @@ TEST_CASE("Absence: many metrics go in several reports, those of a split and ste
   }
   (void)logic.Step(Ended(Outcome::kFinished, 20), kNow);
   const auto said = SaidAgain(&logic);
-  CHECK(said.size() == 5);
+  CHECK(said.size() == 5);  // with the end of the job
   CHECK(LastingIn(said) == all);
+  for (const v1::WorkerMessage& message : said) {
+    CHECK(message.progress().lasting_size() % 51 == 0);
+  }
 }
 
 TEST_CASE("Absence: a job that is set back forgets the metrics of later steps") {

@@ -105,6 +105,20 @@ TEST_CASE("Regroup: however a fenced run ends, it is acknowledged and accuses no
   }
 }
 
+TEST_CASE("Regroup: a fenced run whose state is not finite any more says so, too") {
+  WorkerLogic logic = RunningLogic();
+  (void)logic.Step(Fence("j1", 2, Boundary::kYes), kNow);
+  RunEnded ended = Ended(Outcome::kFailed, 9);
+  ended.code = v1::FAILURE_CODE_NOT_FINITE;
+  ended.reason = "conv1/kernel is not finite";
+  const Decision decision = logic.Step(ended, kNow);
+  REQUIRE(decision.actions.size() == 2);
+  CHECK(std::get<SendMessage>(decision.actions[0]).message.has_fence_ack());
+  const v1::WorkerMessage& failed = std::get<SendMessage>(decision.actions[1]).message;
+  CHECK(failed.job_failed().code() == v1::FAILURE_CODE_NOT_FINITE);
+  CHECK(failed.job_failed().reason() == "conv1/kernel is not finite");
+}
+
 TEST_CASE("Regroup: a fence that comes while the state is fetched ends that, too") {
   WorkerLogic logic = PreparedLogic();
   (void)logic.Step(Fence("j1", 1), kNow);
