@@ -121,7 +121,7 @@ namespace {
 
 constexpr int kNotExecuted = 127;
 
-constexpr std::chrono::minutes kAnswerDeadline(1);
+constexpr std::chrono::minutes kAnswerDeadline(3);  // a plugin of a TPU takes two to start
 constexpr size_t kMostOutput = 8 << 20;
 
 // In the child, between fork and exec: async-signal-safe calls only. `output`: its stdout; -1: this

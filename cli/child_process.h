@@ -63,7 +63,7 @@ class ChildProcess {
 
 // Runs arguments[0] with this process's own stderr and returns what it printed, at most 8 MiB.
 // FAILED_PRECONDITION: it ended neither with 0 nor, having printed anything, with `good`. UNKNOWN:
-// it was killed after a minute.
+// it was killed after three minutes.
 [[nodiscard]] StatusOr<std::string> OutputOf(const std::vector<std::string>& arguments,
                                              int good = 0);
 

@@ -19,7 +19,9 @@
 namespace ringmaster::cli {
 namespace {
 
-constexpr std::chrono::minutes kCheckpointDeadline(30);
+// Of reading whole checkpoints: a slow link and a large state may take hours.
+constexpr std::chrono::hours kCheckpointDeadline(24);
+constexpr std::chrono::minutes kPieceDeadline(5);  // between two pieces of a download
 constexpr std::chrono::milliseconds kRefusalLimit(1'000);
 constexpr std::chrono::milliseconds kRenewLimit(5'000);
 constexpr char kLogin[] =
@@ -322,15 +324,25 @@ Status Client::GetCheckpoint(const std::string& job_id, uint64_t step,
   v1::GetCheckpointRequest request;
   request.set_job_id(job_id);
   request.set_step(step);
-  grpc::ClientContext context;
-  context.set_deadline(Clock::now() + kCheckpointDeadline);
-  const auto stream = stub_->GetCheckpoint(&context, request);
-  v1::FilePiece piece;
   Status sunk;
-  while (sunk.ok() && stream->Read(&piece)) sunk = sink(piece);
-  if (!sunk.ok()) context.TryCancel();
-  const grpc::Status status = stream->Finish();
-  return sunk.ok() ? Translate(status, job_id) : sunk;
+  Clock::time_point came = Clock::now();
+  const auto end = ReadStream<v1::FilePiece>(
+      came + kCheckpointDeadline,
+      [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+        return stub_->PrepareAsyncGetCheckpoint(context, request, queue);
+      },
+      [&] { return sunk.ok() && Clock::now() - came < kPieceDeadline; },
+      [&](const v1::FilePiece& piece) {
+        if (sunk.ok()) sunk = sink(piece);
+        came = Clock::now();
+      });
+  if (!sunk.ok()) return sunk;
+  if (end.enough) {
+    return Error(absl::StatusCode::kAborted,
+                 "no more of the checkpoint of step {} of {} came within {}; try again", step,
+                 job_id, ExactDuration(kPieceDeadline));
+  }
+  return Translate(end.status, job_id);
 }
 
 Status Client::Watch(const std::string& job_id, Clock::time_point deadline, const OnTick& on_tick,

@@ -86,8 +86,12 @@ StatusOr<Json> PlanOf(const CheckCommand& options, const v1::ListWorkersResponse
 std::optional<uint64_t> CheckTheJob(const CheckCommand& options,
                                     const v1::ListWorkersResponse& workers, Findings* findings) {
   if (options.file.empty() || workers.workers().empty()) return std::nullopt;
-  const StatusOr<v1::JobSpec> spec = job::ReadJob(options.file, options.overrides);
-  if (IsScript(options.file) || (spec.ok() && spec->has_script())) {
+  const auto has_script = [&] {
+    const StatusOr<v1::JobSpec> spec = job::ReadJob(options.file, options.overrides);
+    return spec.ok() && spec->has_script();
+  };
+  const bool stdin_alone = options.file == "-";  // can be read once
+  if (IsScript(options.file) || (!stdin_alone && has_script())) {
     findings->push_back({Verdict::kSkipped, "job", options.file,
                          "what a script takes is known when a worker has run it to its attach"});
     return std::nullopt;

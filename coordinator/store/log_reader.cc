@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <queue>
+#include <tuple>
 #include <utility>
 
 namespace ringmaster::coordinator {
@@ -52,28 +54,36 @@ void LogReader::ReadAhead(const LogTrack& track, Place& place) {
 }
 
 std::vector<v1::LogLine> LogReader::Next(size_t max_lines) {
+  // Whose next line is the oldest comes first, and of equal ones the first name.
+  struct Source {
+    const std::string* worker;
+    const LogTrack* track;
+    Place* place;
+    bool operator<(const Source& other) const {  // a heap's top is its largest
+      const int64_t own = place->ahead.front().line.unix_ms(),
+                    others = other.place->ahead.front().line.unix_ms();
+      return std::tie(own, *worker) > std::tie(others, *other.worker);
+    }
+  };
   std::vector<v1::LogLine> lines;
   const LogFolder::Tracks* tracks = folder_.Find(job_);
   if (tracks == nullptr) return lines;
-  while (lines.size() < max_lines) {
-    const std::string* first = nullptr;
-    Place* from = nullptr;
-    for (const auto& [worker, track] : *tracks) {
-      if (!worker_.empty() && worker != worker_) continue;
-      Place& place = places_[worker];
-      if (place.ahead.empty()) ReadAhead(track, place);
-      if (place.ahead.empty()) continue;
-      const bool earlier = from == nullptr ||
-                           place.ahead.front().line.unix_ms() < from->ahead.front().line.unix_ms();
-      if (!earlier) continue;
-      first = &worker;
-      from = &place;
-    }
-    if (from == nullptr) break;
-    LogRecord record = std::move(from->ahead.front());
-    from->ahead.pop_front();
-    const uint64_t told = std::exchange(from->told, record.ordinal);
-    lines.push_back(LineOf(*first, std::move(record), told));
+  std::priority_queue<Source> sources;
+  const auto add = [&sources](const Source& source) {
+    if (source.place->ahead.empty()) ReadAhead(*source.track, *source.place);
+    if (!source.place->ahead.empty()) sources.push(source);
+  };
+  for (const auto& [worker, track] : *tracks) {
+    if (worker_.empty() || worker == worker_) add({&worker, &track, &places_[worker]});
+  }
+  while (lines.size() < max_lines && !sources.empty()) {
+    const Source first = sources.top();
+    sources.pop();
+    LogRecord record = std::move(first.place->ahead.front());
+    first.place->ahead.pop_front();
+    const uint64_t told = std::exchange(first.place->told, record.ordinal);
+    lines.push_back(LineOf(*first.worker, std::move(record), told));
+    add(first);
   }
   return lines;
 }

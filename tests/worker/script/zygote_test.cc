@@ -1,6 +1,9 @@
 // Children that are processes: how they are forked, read, ended, and what is said of their end.
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
@@ -9,6 +12,7 @@
 #include "common/mutex.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/script/fake_child.h"
+#include "worker/process/subprocess.h"
 #include "worker/script/zygote.h"
 
 namespace ringmaster::script {
@@ -142,6 +146,23 @@ TEST_CASE("Zygote: what a child prints comes line by line, and of a flood a part
   CHECK_THAT(left_out, Contains("of which there were too many at once"));
   MutexLock lock(nursery.mu);
   CHECK(nursery.lines.size() < 10'000);
+}
+
+TEST_CASE("PipeLines: who floods has turns as others do") {
+  std::array<int, 2> ends = {};
+  REQUIRE(pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
+  const OwnedFile from(ends[0]);
+  OwnedFile to(ends[1]);
+  const std::string line = std::string(1023, 'x') + "\n";
+  for (int i = 0; i < 48; ++i) REQUIRE(write(to.get(), line.data(), line.size()) == 1024);
+  size_t lines = 0;
+  PipeLines output([&](const std::string&) { ++lines; });
+  CHECK(output.Read(from.get(), 20 << 10));
+  CHECK(lines == 32);  // two pieces of 16 KiB
+  CHECK(output.Read(from.get(), 20 << 10));
+  CHECK(lines == 48);
+  to = OwnedFile();
+  CHECK_FALSE(output.Read(from.get()));
 }
 
 TEST_CASE("Zygote: children that do not come to attach, and why") {
