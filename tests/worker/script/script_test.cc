@@ -254,7 +254,8 @@ TEST_CASE("Script: a core is told of what comes, each shard once to each child")
   std::vector<Place> surprises;
   std::set<int> children;
   int most = 0;
-  bool killed = false, twice = false, others = false;
+  bool twice = false, others = false;
+  std::atomic<bool> killed = false;
   FakeChildHooks hooks;
   hooks.on_ahead = [&](int number, const FakeShard& shard) {
     MutexLock lock(mu);
@@ -273,7 +274,7 @@ TEST_CASE("Script: a core is told of what comes, each shard once to each child")
     }
   };
   hooks.instead = [&](int, const FakeShard& shard) {
-    return shard.step == 3 && shard.shard == 1 && !std::exchange(killed, true);
+    return shard.step == 3 && shard.shard == 1 && !killed.exchange(true);
   };
   ScriptCase job(std::move(hooks), 6);
   const RunResult result = job.Run(1);
