@@ -54,6 +54,11 @@ Status SetClasses(Client& client, const std::string& trained, v1::DataSource* da
   return absl::OkStatus();
 }
 
+// Which job to name instead of one without training.
+std::string WhoseWeights(const v1::JobSpec& spec) {
+  return spec.init().job().empty() ? "a job that trains" : spec.init().job();
+}
+
 // Everything that a job without training depends on, so that it gives `trained`'s own numbers.
 StatusOr<v1::JobSpec> SpecOf(Client& client, const v1::JobStatus& trained, v1::JobKind kind,
                              const WeightsOptions& options) {
@@ -62,8 +67,7 @@ StatusOr<v1::JobSpec> SpecOf(Client& client, const v1::JobStatus& trained, v1::J
   v1::JobSpec spec = trained.spec();
   if (spec.kind() == v1::JOB_KIND_EVALUATE || spec.kind() == v1::JOB_KIND_PREDICT) {
     return FailedPrecondition("{} has no weights of its own; name {}, whose weights it has",
-                              trained.job_id(),
-                              spec.init().job().empty() ? "a job that trains" : spec.init().job());
+                              trained.job_id(), WhoseWeights(spec));
   }
   if (spec.has_script()) {
     return FailedPrecondition(
@@ -126,8 +130,7 @@ StatusOr<v1::JobStatus> RunOnWeights(Client& client, v1::JobKind kind,
     return InvalidArgument(
         "{} is a job of predictions, whose rows are fetched as they are: name {} to predict anew, "
         "or leave --split, --step, --data and --outputs out",
-        trained,
-        status.spec().init().job().empty() ? "a job that trains" : status.spec().init().job());
+        trained, WhoseWeights(status.spec()));
   }
   if (!predicts || status.spec().kind() != v1::JOB_KIND_PREDICT) {
     v1::SubmitRequest request;
