@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/amount.h"
+#include "common/data/formats/converted.h"
 #include "common/failpoint.h"
 #include "common/files.h"
 #include "worker/devices.h"
@@ -97,6 +98,7 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
   }
   RING_RETURN_IF_ERROR(CheckCpus(flags.cpus));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<FolderLock> state, LockStateFolder(flags.state_dir));
+  data::SweepConversions(flags.state_dir);
   RING_ASSIGN_OR_RETURN(Security security, SecurityOf(&flags, kJoinLimit));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Spool> spool,
                         Spool::Open({SpoolFolder(flags), flags.log_spool_bytes}));

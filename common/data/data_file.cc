@@ -152,6 +152,7 @@ Status CheckSize(const std::string& name, const FileLayout& layout, uint64_t byt
 StatusOr<DataFile> DataFile::Open(const Descriptor& folder, const FoundFile& found,
                                   const Format& format, const v1::DataSource& source,
                                   HashCache* cache) {
+  RING_RETURN_IF_ERROR(StillWanted(cache->stop()));
   DataFile file;
   file.kind_ = found.kind;
   RING_ASSIGN_OR_RETURN(file.descriptor_, OpenBeneath(folder, found.name, Wanted::kFile));
@@ -211,19 +212,20 @@ Status DataFile::OpenText(const Format& format, const Content& content, HashCach
 StatusOr<KnownFile> DataFile::Know(HashCache* cache) {
   std::optional<KnownFile> known = cache->Find(identity_);
   if (known && (!layout_.tokens || known->largest >= 0)) return *std::move(known);
-  RING_ASSIGN_OR_RETURN(known, HashAndCheck());
+  RING_ASSIGN_OR_RETURN(known, HashAndCheck(cache->stop()));
   cache->Remember(identity_, *known);
   return *std::move(known);
 }
 
 // Reads the whole file once: its SHA-256, every label, every token, and what an archive has.
-StatusOr<KnownFile> DataFile::HashAndCheck() {
+StatusOr<KnownFile> DataFile::HashAndCheck(const std::stop_token& stop) {
   Sha256 hash;
   LabelCheck labels(layout_);
   CrcCheck crcs(layout_);
   TokenCheck tokens(layout_);
   std::vector<uint8_t> piece(kAtOnce);
   for (uint64_t offset = 0; offset < identity_.size; offset += piece.size()) {
+    RING_RETURN_IF_ERROR(StillWanted(stop));
     piece.resize(std::min<uint64_t>(tokens.AtOnce(offset), identity_.size - offset));
     RING_RETURN_IF_ERROR(Annotate(ReadExactly(descriptor_.get(), offset, piece),
                                   fmt::format("cannot read {}", fact_.name())));

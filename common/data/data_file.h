@@ -28,7 +28,7 @@ class DataFile {
   // Reads the whole file, unless it is a plain one that `cache` remembers: header, size, every
   // number that its format sets a limit to, the CRC-32 of what an archive has, SHA-256. `source`:
   // what the job says of it, as which columns are wanted where files name theirs. Errors name the
-  // file, the place, what was expected and what is there.
+  // file, the place, what was expected and what is there; CANCELLED: the cache's stop.
   [[nodiscard]] static StatusOr<DataFile> Open(const Descriptor& folder, const FoundFile& found,
                                                const Format& format, const v1::DataSource& source,
                                                HashCache* cache);
@@ -53,7 +53,7 @@ class DataFile {
   Status OpenGzipped(const Format& format);
   // What `cache` remembers, or what is there.
   StatusOr<KnownFile> Know(HashCache* cache);
-  StatusOr<KnownFile> HashAndCheck();
+  StatusOr<KnownFile> HashAndCheck(const std::stop_token& stop);
   // Of what is contiguous in the content of an array.
   Status ReadBytes(const Array& array, uint64_t offset, std::span<uint8_t> bytes) const;
 

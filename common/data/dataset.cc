@@ -12,14 +12,16 @@ namespace ringmaster::data {
 namespace {
 
 StatusOr<std::shared_ptr<const Dataset>> OpenIn(const DatasetFolders& folders,
-                                                const v1::DataSource& source) {
+                                                const v1::DataSource& source,
+                                                const std::stop_token& stop) {
   RING_ASSIGN_OR_RETURN(const Descriptor root, OpenFolder(folders.data_root));
   RING_ASSIGN_OR_RETURN(Descriptor folder, OpenBeneath(root, source.path(), Wanted::kFolder));
   RING_ASSIGN_OR_RETURN(const Format* const format, ChooseFormat(folder, source.format()));
   if (format->records != nullptr) {
     std::vector<Status> problems;
     RING_ASSIGN_OR_RETURN(const Quarantine out, Quarantine::In(folder));
-    RecordIndex index = RecordIndex::Of(folder, *format, source, folders.state_dir, out, &problems);
+    RecordIndex index =
+        RecordIndex::Of(folder, *format, source, {folders.state_dir, stop}, out, &problems);
     if (!problems.empty()) return problems.front();
     if (!index.bad().empty()) {
       const Quarantined& first = index.bad().entries().front();
@@ -30,7 +32,7 @@ StatusOr<std::shared_ptr<const Dataset>> OpenIn(const DatasetFolders& folders,
   // What a token is says the job.
   std::string checked_as = format->name;
   if (source.token_type() == v1::TOKEN_TYPE_UINT32) checked_as += "-uint32";
-  HashCache cache(folders.state_dir, checked_as);
+  HashCache cache(folders.state_dir, checked_as, stop);
   Survey survey = SurveyFolder(folder, *format, source, &cache);
   cache.Save();
   return Dataset::Of(*format, source, std::move(survey));
@@ -58,12 +60,13 @@ std::span<T> As(std::span<std::byte> bytes) {
 }  // namespace
 
 StatusOr<std::shared_ptr<const Dataset>> Dataset::Open(const DatasetFolders& folders,
-                                                       const v1::DataSource& source) {
+                                                       const v1::DataSource& source,
+                                                       const std::stop_token& stop) {
   if (!source.format().empty()) {
     const Status known = FindFormat(source.format()).status();
     if (!known.ok()) return Annotate(known, "data.format");
   }
-  StatusOr<std::shared_ptr<const Dataset>> dataset = OpenIn(folders, source);
+  StatusOr<std::shared_ptr<const Dataset>> dataset = OpenIn(folders, source, stop);
   if (dataset.ok()) return dataset;
   return Annotate(dataset.status(),
                   fmt::format("dataset {} under {}", source.path(), folders.data_root));

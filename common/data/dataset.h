@@ -35,9 +35,10 @@ class Dataset {
   // Nothing outside data_root can be reached: paths with `..`, absolute paths and symbolic links
   // that lead out are refused. NOT_FOUND: the folder or a file is missing; INVALID_ARGUMENT: the
   // path, the format or a column; FAILED_PRECONDITION: a file that is not what its format says,
-  // with the file, record and value.
-  [[nodiscard]] static StatusOr<std::shared_ptr<const Dataset>> Open(const DatasetFolders& folders,
-                                                                     const v1::DataSource& source);
+  // with the file, record and value; CANCELLED: `stop`, and what was hashed is remembered.
+  [[nodiscard]] static StatusOr<std::shared_ptr<const Dataset>> Open(
+      const DatasetFolders& folders, const v1::DataSource& source,
+      const std::stop_token& stop = {});
   // Of what was found; the first problem when there is any.
   [[nodiscard]] static StatusOr<std::shared_ptr<const Dataset>> Of(const Format& format,
                                                                    const v1::DataSource& source,

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "common/files.h"
 #include "common/log.h"
@@ -20,18 +21,24 @@ bool IsSha256(const std::string& text) {
 }  // namespace
 
 FileIdentity FileIdentity::Of(const struct stat& status) {
-  return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size),
-          status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
-}
-
-bool FileIdentity::settled() const {
   const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(
                        std::chrono::system_clock::now().time_since_epoch())
                        .count();
-  return now - modified_ns >= kSettledNs;
+  const int64_t modified_ns = status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec;
+  return {.device = status.st_dev,
+          .inode = status.st_ino,
+          .size = static_cast<uint64_t>(status.st_size),
+          .modified_ns = modified_ns,
+          .settled = now - modified_ns >= kSettledNs};
 }
 
-HashCache::HashCache(const std::string& state_dir, const std::string& format) : folder_(state_dir) {
+Status StillWanted(const std::stop_token& stop) {
+  if (!stop.stop_requested()) return absl::OkStatus();
+  return absl::CancelledError("the dataset is not wanted any more");
+}
+
+HashCache::HashCache(const std::string& state_dir, const std::string& format, std::stop_token stop)
+    : folder_(state_dir), stop_(std::move(stop)) {
   if (state_dir.empty()) return;
   path_ = fmt::format("{}/{}.sha256", state_dir, format);
   std::ifstream file(path_);
@@ -53,7 +60,7 @@ std::optional<KnownFile> HashCache::Find(const FileIdentity& file) const {
 }
 
 void HashCache::Remember(const FileIdentity& file, const KnownFile& known) {
-  if (path_.empty() || !file.settled()) return;
+  if (path_.empty() || !file.settled) return;
   // What the same file was before is of no use any more.
   std::erase_if(entries_, [&](const auto& entry) {
     return entry.first.device == file.device && entry.first.inode == file.inode;

@@ -1,7 +1,8 @@
 // Remembers the SHA-256 of files that were hashed and checked before, so that a start with the same
 // data does not read it all again. One small text file a format in --state-dir, since what was
 // checked as one format is not checked as another, replaced as a whole; a lost or broken one only
-// costs time. Thread-compatible; owned by Dataset::Open for its duration.
+// costs time. It goes along to whatever reads files, and with it whether that is still wanted.
+// Thread-compatible; owned by Dataset::Open for its duration.
 #pragma once
 
 #include <sys/stat.h>
@@ -9,8 +10,11 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <tuple>
+
+#include "common/status.h"
 
 namespace ringmaster::data {
 
@@ -18,9 +22,9 @@ namespace ringmaster::data {
 struct FileIdentity {
   uint64_t device = 0, inode = 0, size = 0;
   int64_t modified_ns = 0;
+  // When it was looked at: another change could not carry the same time any more.
+  bool settled = false;
   static FileIdentity Of(const struct stat& status);
-  // Whether another change could not carry the same time any more.
-  [[nodiscard]] bool settled() const;
   auto Tie() const { return std::tie(device, inode, size, modified_ns); }
   bool operator<(const FileIdentity& other) const { return Tie() < other.Tie(); }
   bool operator==(const FileIdentity& other) const { return Tie() == other.Tie(); }
@@ -32,12 +36,16 @@ struct KnownFile {
   int64_t largest = -1;  // of a file of tokens; -1: nobody looked
 };
 
+// CANCELLED: `stop` was requested, and no more is to be read.
+[[nodiscard]] Status StillWanted(const std::stop_token& stop);
+
 class HashCache {
  public:
   // Reads what `state_dir` remembers of `format`; an empty state_dir remembers nothing.
-  HashCache(const std::string& state_dir, const std::string& format);
+  HashCache(const std::string& state_dir, const std::string& format, std::stop_token stop = {});
 
   [[nodiscard]] const std::string& folder() const { return folder_; }  // state_dir
+  [[nodiscard]] const std::stop_token& stop() const { return stop_; }
   [[nodiscard]] std::optional<KnownFile> Find(const FileIdentity& file) const;
   // Kept unless the file changed so lately that another change could carry the same time.
   void Remember(const FileIdentity& file, const KnownFile& known);
@@ -46,6 +54,7 @@ class HashCache {
 
  private:
   const std::string folder_;
+  const std::stop_token stop_;
   std::string path_;  // empty: none
   std::map<FileIdentity, KnownFile> entries_;
   bool changed_ = false;

@@ -79,7 +79,7 @@ StatusOr<std::unique_ptr<Packing>> Packing::Create(std::shared_ptr<const Dataset
   if (!path.has_filename()) path = path.parent_path();  // it was written with a / at its end
   std::unique_ptr<Packing> packing(new Packing(std::move(dataset), path, options));
   RING_RETURN_IF_ERROR(packing->FindColumns());
-  if (!options.jpeg_quality) RING_RETURN_IF_ERROR(packing->CheckOneSize());
+  RING_RETURN_IF_ERROR(packing->CheckSizes());
   RING_RETURN_IF_ERROR(packing->MakeFolder());
   for (const Split split : kSplits) {
     if (packing->dataset_->samples(split) == 0) continue;
@@ -128,12 +128,18 @@ image::Placement Packing::PlacementOf(Split split, uint64_t sample) const {
   return placement;
 }
 
-Status Packing::CheckOneSize() {
+Status Packing::CheckSizes() {
   for (const Split split : kSplits) {
     for (uint64_t sample = 0; sample < dataset_->samples(split); ++sample) {
       const image::Size size = PlacementOf(split, sample).resized;
+      if (options_.jpeg_quality && std::max(size.height, size.width) > image::kMostJpegSide) {
+        return InvalidArgument(
+            "{} sample {} becomes {} x {} pixels, of which a JPEG may have {}: leave it out "
+            "(`ringctl dataset verify --decode --quarantine` makes the list), or pack with --raw",
+            NameOf(split), sample, size.height, size.width, image::kMostJpegSide);
+      }
       if (size_.height == 0) size_ = size;
-      if (size == size_) continue;
+      if (size == size_ || options_.jpeg_quality) continue;
       return InvalidArgument(
           "{} sample {} becomes {} x {} pixels, others {} x {}: pixels are stored of one size "
           "only; leave out --raw",
@@ -240,8 +246,12 @@ Status Packing::Finish() {
     RING_RETURN_IF_ERROR(Sync(arrays->images, partial_));
     RING_RETURN_IF_ERROR(Sync(arrays->labels, partial_));
   }
-  for (const fs::directory_entry& entry : fs::directory_iterator(partial_)) {
-    if (entry.is_directory()) RING_RETURN_IF_ERROR(SyncFolder(entry.path()));
+  std::error_code error;
+  for (fs::directory_iterator at(partial_, error), end; !error && at != end; at.increment(error)) {
+    if (at->is_directory(error)) RING_RETURN_IF_ERROR(SyncFolder(at->path()));
+  }
+  if (error) {
+    return Error(absl::StatusCode::kUnavailable, "cannot list {}: {}", partial_, error.message());
   }
   RING_RETURN_IF_ERROR(SyncFolder(partial_));
   if (std::rename(partial_.c_str(), folder_.c_str()) != 0) {

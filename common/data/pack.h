@@ -63,7 +63,7 @@ class Packing {
   };
   Packing(std::shared_ptr<const Dataset> dataset, std::string folder, const PackOptions& options);
   [[nodiscard]] Status FindColumns();
-  [[nodiscard]] Status CheckOneSize();
+  [[nodiscard]] Status CheckSizes();
   [[nodiscard]] Status MakeFolder();
   [[nodiscard]] Status MakeArrays(Split split);
   void CutRecords(Split split);

@@ -1,5 +1,6 @@
 #include "common/data/record_index.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -20,8 +21,14 @@
 namespace ringmaster::data {
 namespace {
 
-// Of a file that is opened anew for each record: above so many none is kept open.
-constexpr size_t kKeptOpen = 2048;
+// Files that are kept open; of more, each is opened anew for each record. Connections may have half
+// of the table (common/rpc/acceptor.cc), and the rest of the process wants some.
+size_t KeptOpen() {
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 0;
+  return std::min<size_t>(2048, files.rlim_cur / 4);
+}
+
 constexpr char kRecordsMagic[] = "ringmaster records 2\n";
 
 // ---- bytes of an index, little-endian --------------------------------------------------------
@@ -140,10 +147,12 @@ class Memory {
     return Keep(file, found->second.found);
   }
   void Add(const RecordFile& file, const FoundRecords& found) {
-    if (!path_.empty() && file.identity.settled()) Keep(file, found);
+    if (!path_.empty() && file.identity.settled) Keep(file, found);
     changed_ = true;
   }
-  // Those that were asked for or added.
+  // What nobody came to.
+  void KeepRest() { now_.insert(before_.begin(), before_.end()); }
+  // Those that were asked for, added or kept.
   void Save() const {
     if (path_.empty() || (!changed_ && now_.size() == before_.size())) return;
     const Status written = WriteDurably(path_, WriteRemembered(now_));
@@ -163,14 +172,15 @@ class Memory {
 
 // The records of a file, read or remembered.
 StatusOr<FoundRecords> RecordsOf(const Descriptor& folder, const RecordFormat& format,
-                                 const v1::DataSource& source, RecordFile* file, Memory* memory) {
+                                 const v1::DataSource& source, RecordFile* file, Memory* memory,
+                                 const std::stop_token& stop) {
   RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenBeneath(folder, file->name, Wanted::kFile));
   struct stat status = {};
   RING_CHECK(fstat(opened.get(), &status) == 0, "fstat of an open file");
   file->identity = FileIdentity::Of(status);
   file->bytes = file->identity.size;
   if (auto known = memory->Find(*file)) return *std::move(known);
-  RING_ASSIGN_OR_RETURN(FoundRecords found, format.find(source, *file, opened.get()));
+  RING_ASSIGN_OR_RETURN(FoundRecords found, format.find(source, *file, opened.get(), stop));
   memory->Add(*file, found);
   return found;
 }
@@ -292,7 +302,7 @@ StatusOr<RecordListing> ListBySplit(const Descriptor& folder, bool (*is)(const s
 }
 
 RecordIndex RecordIndex::Of(const Descriptor& folder, const Format& format,
-                            const v1::DataSource& source, const std::string& state_dir,
+                            const v1::DataSource& source, const Reading& reading,
                             const Quarantine& quarantine, std::vector<Status>* problems) {
   RecordIndex index;
   auto listing = format.records->list(folder);
@@ -302,10 +312,15 @@ RecordIndex RecordIndex::Of(const Descriptor& folder, const Format& format,
   }
   index.classes_ = std::move(listing->classes);
   index.labelled_ = listing->labelled;
-  Memory memory(state_dir, format, source, folder);
+  Memory memory(reading.state_dir, format, source, folder);
   for (RecordFile& file : listing->files) {
-    if (problems->size() >= kMostProblems) break;
-    auto found = RecordsOf(folder, *format.records, source, &file, &memory);
+    const Status wanted = StillWanted(reading.stop);
+    if (!wanted.ok()) problems->push_back(wanted);
+    if (!wanted.ok() || problems->size() >= kMostProblems) {
+      memory.KeepRest();
+      break;
+    }
+    auto found = RecordsOf(folder, *format.records, source, &file, &memory, reading.stop);
     Status problem = found.status();
     if (problem.ok()) {
       for (Record& record : found->records) {
@@ -413,7 +428,7 @@ std::vector<Array> RecordIndex::arrays() const {
 
 RecordReader::RecordReader(Descriptor folder, RecordIndex index)
     : folder_(std::move(folder)), index_(std::move(index)) {
-  if (index_.files().size() > kKeptOpen) return;
+  if (index_.files().size() > KeptOpen()) return;
   open_.resize(index_.files().size());
   for (size_t i = 0; i < open_.size(); ++i) {
     auto opened = OpenBeneath(folder_, index_.files()[i].name, Wanted::kFile);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,9 +93,9 @@ struct RecordFormat {
   // FAILED_PRECONDITION names what is wrong with names and folders.
   StatusOr<RecordListing> (*list)(const Descriptor& folder);
   // The records of a file that is open, but for their member `file`.
-  // FAILED_PRECONDITION says what is wrong with it, without its name.
+  // FAILED_PRECONDITION says what is wrong with it, without its name; CANCELLED: `stop`.
   StatusOr<FoundRecords> (*find)(const v1::DataSource& source, const RecordFile& file,
-                                 int descriptor);
+                                 int descriptor, const std::stop_token& stop);
 };
 
 // What is remembered of a file, and of those of a folder by their names; as bytes that end with the
@@ -109,11 +110,16 @@ using RememberedFiles = std::map<std::string, RememberedFile>;
 
 class RecordIndex {
  public:
+  // Where found records are remembered, empty: nowhere; and whether they are still wanted.
+  struct Reading {
+    std::string state_dir;
+    std::stop_token stop;
+  };
   // Lists the folder, reads the files that are not remembered, and remembers them. What
   // `quarantine` lists is left out. All problems go to `problems`, of which there are at most
-  // kMostProblems; the index holds what is right.
+  // kMostProblems; the index holds what is right. A stop is one of them, CANCELLED.
   [[nodiscard]] static RecordIndex Of(const Descriptor& folder, const Format& format,
-                                      const v1::DataSource& source, const std::string& state_dir,
+                                      const v1::DataSource& source, const Reading& reading,
                                       const Quarantine& quarantine, std::vector<Status>* problems);
   static constexpr size_t kMostProblems = 100;
 

@@ -1,9 +1,13 @@
 #include "common/data/sample_data.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -97,7 +101,8 @@ Status WriteFile(const std::string& path, const SampleFile& file,
     });
   }
   stream.close();
-  if (stream) return absl::OkStatus();
+  const OwnedFile written(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (stream && written.get() >= 0 && fsync(written.get()) == 0) return absl::OkStatus();
   return Error(absl::StatusCode::kUnavailable, "cannot write {}: is the disk full?", path);
 }
 
@@ -115,8 +120,10 @@ Status WriteFiles(const std::string& folder, const SampleDataOptions& options,
     RING_RETURN_IF_ERROR(CreateFolder((fs::path(folder) / file.name).parent_path()));
     RING_RETURN_IF_ERROR(WriteFile(TemporaryOf(folder, file), file, options));
   }
+  std::set<std::string> folders = {folder};
   for (const SampleFile& file : files) {
     const std::string path = folder + '/' + file.name + ending;
+    folders.insert(fs::path(path).parent_path());
     std::error_code error;
     fs::rename(TemporaryOf(folder, file), path, error);
     if (error) {
@@ -124,7 +131,8 @@ Status WriteFiles(const std::string& folder, const SampleDataOptions& options,
                    error.message());
     }
   }
-  return SyncFolder(folder);
+  for (const std::string& changed : folders) RING_RETURN_IF_ERROR(SyncFolder(changed));
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -96,9 +96,11 @@ Status DecodeAll(const RecordReader& records, Depth depth, Verification* verific
     }
   }
   for (const Quarantined& out : verification->undecodable.entries()) {
-    if (out.file.find_first_of("\t\n\r") == std::string::npos) continue;
-    verification->problems.push_back(fmt::format(
-        "{}: a tab or a line break in a name cannot stand in a list: rename it", out.file));
+    const bool comment = out.file.starts_with('#');
+    if (!comment && out.file.find_first_of("\t\n\r") == std::string::npos) continue;
+    verification->problems.push_back(
+        fmt::format("{}: {} cannot stand in a list: rename it", out.file,
+                    comment ? "a name that begins with #" : "a tab or a line break in a name"));
   }
   return absl::OkStatus();
 }
@@ -112,7 +114,7 @@ StatusOr<Verification> VerifyRecords(const Descriptor& folder, const Format& for
   if (depth != Depth::kQuarantine) {
     RING_ASSIGN_OR_RETURN(out, Quarantine::In(folder));
   }
-  RecordIndex index = RecordIndex::Of(folder, format, source, "", out, &problems);
+  RecordIndex index = RecordIndex::Of(folder, format, source, {}, out, &problems);
   Verification verification;
   verification.format = format.name;
   std::vector<std::string> names;

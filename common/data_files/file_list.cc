@@ -49,9 +49,13 @@ StatusOr<data::FileIdentity> IdentityOf(const data::Descriptor& file, const std:
 
 }  // namespace
 
+bool IsHidden(const std::string& name) {
+  return name.starts_with('.') || name.find("/.") != std::string::npos;
+}
+
 Status CheckName(const std::string& name) {
   const Status status = data::CheckFileName(name);
-  const bool hidden = name.starts_with('.') || name.find("/.") != std::string::npos;
+  const bool hidden = IsHidden(name);
   if (status.ok() && !hidden) return absl::OkStatus();
   return InvalidArgument("{}", hidden ? fmt::format("\"{}\" has a part that begins with a dot",
                                                     OneLine(name, kMaxNameText))
@@ -161,7 +165,7 @@ Status FileList::KeepHashes() {
   if (!(now == identity_)) {
     return FailedPrecondition("{} changed while it was read", file.name);
   }
-  if (memory_.empty() || !now.settled()) return absl::OkStatus();
+  if (memory_.empty() || !identity_.settled) return absl::OkStatus();
   // What the same file was before is of no use any more.
   std::erase_if(remembered_, [&](const auto& entry) {
     return entry.first.device == now.device && entry.first.inode == now.inode;

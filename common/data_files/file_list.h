@@ -30,6 +30,8 @@ inline constexpr size_t kMostDepth = 16;
   return (bytes + kPieceBytes - 1) / kPieceBytes;
 }
 
+// Whether the name or a folder in it begins with a dot: nobody lists such files.
+[[nodiscard]] bool IsHidden(const std::string& name);
 // Whether a list may have this name: as data::CheckFileName, and no part of it begins with a dot.
 [[nodiscard]] Status CheckName(const std::string& name);
 

@@ -17,6 +17,7 @@ namespace ringmaster::image {
 
 // A baseline JPEG of H,W,C pixels with 1 or 3 channels, in colour with half the resolution, by the
 // slow integer DCT: the same bytes on every CPU. `quality`: 1 to 100.
+inline constexpr uint32_t kMostJpegSide = 65'500;  // libjpeg's JPEG_MAX_DIMENSION
 [[nodiscard]] std::string EncodeJpeg(std::span<const uint8_t> pixels, const Size& size,
                                      uint32_t channels, int quality);
 [[nodiscard]] std::string JpegVersion();  // of the library

@@ -166,11 +166,12 @@ StatusOr<Header> ReadJpegHeader(std::span<const uint8_t> file) {
 #define RING_VALUE_OF(x) RING_TEXT_OF(x)
 std::string JpegVersion() { return RING_VALUE_OF(LIBJPEG_TURBO_VERSION); }
 
-// No error is possible: memory that there is not ends the process.
+// No error is left: memory that there is not ends the process.
 std::string EncodeJpeg(std::span<const uint8_t> pixels, const Size& size, uint32_t channels,
                        int quality) {
   RING_CHECK(pixels.size() == size_t{size.height} * size.width * channels && !pixels.empty(),
              "the size of an image");
+  RING_CHECK(std::max(size.height, size.width) <= kMostJpegSide, "a side of a JPEG");
   jpeg_compress_struct info = {};
   jpeg_error_mgr errors = {};
   info.err = jpeg_std_error(&errors);

@@ -1,8 +1,11 @@
 #include "common/yaml/scalar.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <type_traits>
 
 namespace ringmaster {
@@ -64,8 +67,22 @@ StatusOr<bool> ReadBool(const YamlNode& node, const std::string& what) {
   return WrongType(node, what, "true or false");
 }
 
+namespace {
+
+std::string Lowered(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string PrintWord(const std::string& text) {
-  const bool plain = !text.empty() && text != "null" && text != "true" && text != "false" &&
+  // What YAML 1.1 takes for something else; y and n alone it does, readers do not.
+  constexpr std::array<std::string_view, 7> kWords = {"null", "true", "false", "yes",
+                                                      "no",   "on",   "off"};
+  const bool plain = !text.empty() && std::ranges::find(kWords, Lowered(text)) == kWords.end() &&
                      ((text[0] >= 'a' && text[0] <= 'z') || (text[0] >= 'A' && text[0] <= 'Z')) &&
                      text.find_first_not_of(
                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/") ==

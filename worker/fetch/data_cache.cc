@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr char kPartial[] = ".partial";
 constexpr std::chrono::milliseconds kLockPause{20};
-constexpr std::chrono::minutes kLockLimit{10};  // somebody may remove a dataset of many files
+constexpr std::chrono::seconds kDiscardLimit{5};
 
 // Whether an entry may have this name; what else lies in the folder is not the cache's.
 bool IsEntryName(const std::string& name) {
@@ -64,19 +64,19 @@ struct DataCache::Found {
   }
 };
 
-StatusOr<std::unique_ptr<EntryLock>> DataCache::Lock(const std::stop_token& stop) const {
+StatusOr<std::unique_ptr<EntryLock>> DataCache::Lock(const std::stop_token& stop,
+                                                     std::chrono::seconds patience) const {
   RING_RETURN_IF_ERROR(
       Annotate(MakePrivateFolder(options_.folder, IfThere::kKeep), "--data-cache"));
-  const auto limit = std::chrono::steady_clock::now() + kLockLimit;
+  const auto limit = std::chrono::steady_clock::now() + patience;
   while (true) {
     StatusOr<std::unique_ptr<EntryLock>> lock =
         EntryLock::Try(options_.folder, EntryLock::Kind::kAlone);
     if (lock.status().code() != absl::StatusCode::kFailedPrecondition) return lock;
     if (WaitForStop(stop, kLockPause)) return absl::CancelledError("the fetch was stopped");
     if (std::chrono::steady_clock::now() < limit) continue;
-    return Error(absl::StatusCode::kUnavailable,
-                 "another process has had --data-cache {} for {} min", options_.folder,
-                 kLockLimit.count());
+    return Error(absl::StatusCode::kUnavailable, "another process has had --data-cache {} for {} s",
+                 options_.folder, patience.count());
   }
 }
 
@@ -195,10 +195,10 @@ Status DataCache::MakeRoom(const std::string& own, const DataList& list) {
       fmt::format("{} are free there", FormatBytes(FreeBytes(options_.folder).value_or(0))));
 }
 
-StatusOr<std::shared_ptr<const CachedData>> DataCache::Finish(
-    std::unique_ptr<PartialData> partial) {
+StatusOr<std::shared_ptr<const CachedData>> DataCache::Finish(std::unique_ptr<PartialData> partial,
+                                                              const std::stop_token& stop) {
   RING_ASSIGN_OR_RETURN(const DataList list, partial->Seal());
-  RING_ASSIGN_OR_RETURN(const auto lock, Lock({}));
+  RING_ASSIGN_OR_RETURN(const auto lock, Lock(stop));
   const std::string folder = options_.folder + "/" + list.Id();
   if (access(folder.c_str(), F_OK) == 0) {  // by another list, meanwhile
     RING_RETURN_IF_ERROR(Remove(fs::path(partial->folder()).filename().string()));
@@ -215,9 +215,10 @@ StatusOr<std::shared_ptr<const CachedData>> DataCache::Finish(
   return std::make_shared<const CachedData>(folder, std::move(own));
 }
 
-StatusOr<std::shared_ptr<const CachedData>> DataCache::FindPath(const std::string& path) {
+StatusOr<std::shared_ptr<const CachedData>> DataCache::FindPath(const std::string& path,
+                                                                const std::stop_token& stop) {
   if (access(options_.folder.c_str(), F_OK) != 0) return nullptr;
-  RING_ASSIGN_OR_RETURN(const auto lock, Lock({}));
+  RING_ASSIGN_OR_RETURN(const auto lock, Lock(stop));
   std::vector<Found> all = Scan();
   for (auto found = all.rbegin(); found != all.rend(); ++found) {
     if (found->partial || !found->list.ok() || found->list->path != path) continue;
@@ -229,7 +230,7 @@ StatusOr<std::shared_ptr<const CachedData>> DataCache::FindPath(const std::strin
 
 void DataCache::Discard(std::shared_ptr<const CachedData> data) {
   const std::string folder = data->folder();
-  const auto lock = Lock({});
+  const auto lock = Lock({}, kDiscardLimit);
   data.reset();
   const bool used = !lock.ok() || InUse(folder);
   const Status removed =

@@ -42,15 +42,18 @@ class DataCache {
       const std::function<void()>& waits = []() {});
   // Every piece is there: the entry becomes whole.
   [[nodiscard]] StatusOr<std::shared_ptr<const CachedData>> Finish(
-      std::unique_ptr<PartialData> partial);
+      std::unique_ptr<PartialData> partial, const std::stop_token& stop = {});
   // The whole entry that was fetched for this path last, for when nobody has it; null: none.
-  [[nodiscard]] StatusOr<std::shared_ptr<const CachedData>> FindPath(const std::string& path);
-  // It is not what it should be: it is removed, as soon as nobody else uses it.
+  [[nodiscard]] StatusOr<std::shared_ptr<const CachedData>> FindPath(
+      const std::string& path, const std::stop_token& stop = {});
+  // It is not what it should be: it is removed, unless somebody else uses it or the cache.
   void Discard(std::shared_ptr<const CachedData> data);
 
  private:
   struct Found;
-  [[nodiscard]] StatusOr<std::unique_ptr<EntryLock>> Lock(const std::stop_token& stop) const;
+  // `patience`: somebody may remove a dataset of many files.
+  [[nodiscard]] StatusOr<std::unique_ptr<EntryLock>> Lock(
+      const std::stop_token& stop, std::chrono::seconds patience = std::chrono::minutes(10)) const;
   [[nodiscard]] std::vector<Found> Scan() const;
   // Null: another process fetches it.
   [[nodiscard]] StatusOr<std::unique_ptr<PartialData>> OpenPartial(const std::string& name,

@@ -66,7 +66,7 @@ StatusOr<std::shared_ptr<const CachedData>> DatasetFetch::Run(const std::string&
     if (!found.ok() && found.status().code() == absl::StatusCode::kCancelled) {
       data = found.status();
     } else if (!found.ok()) {
-      data = cache_->FindPath(path);
+      data = cache_->FindPath(path, stop);
       if (data.ok() && *data) {
         spdlog::warn("data: {}; the copy that was fetched before is used: {}",
                      Message(found.status()), (*data)->folder());
@@ -166,7 +166,7 @@ StatusOr<std::shared_ptr<const CachedData>> DatasetFetch::FetchFound(const Found
                                 FormatBytes(found.list.bytes())));
   }
   RING_ASSIGN_OR_RETURN(std::shared_ptr<const CachedData> data,
-                        cache_->Finish(std::move(entry.partial)));
+                        cache_->Finish(std::move(entry.partial), stop));
   spdlog::info("data: {} is whole in {}: {} bytes were fetched in {:.1f} s", found.list.path,
                data->folder(), found.list.bytes() - before,
                std::chrono::duration<double>(Clock::now() - begun).count());

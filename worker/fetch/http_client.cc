@@ -305,8 +305,12 @@ Status HttpClient::Connection::Wait(const FetchLimits& limits, const std::string
 
 Status HttpClient::Connection::WordsOf(CURLcode result, const Transfer& transfer) const {
   const std::string& url = transfer.request.url;
-  const std::string said =
-      OneLine(words_[0] != '\0' ? words_.data() : curl_easy_strerror(result), kMaxNameText);
+  // How many milliseconds it took tells nothing, and would look as if something had changed.
+  const bool slow = std::string_view(words_.data()).starts_with("Operation too slow");
+  const bool counts =
+      result == CURLE_COULDNT_CONNECT || (result == CURLE_OPERATION_TIMEDOUT && !slow);
+  const std::string said = OneLine(
+      words_[0] != '\0' && !counts ? words_.data() : curl_easy_strerror(result), kMaxNameText);
   switch (result) {
     case CURLE_UNSUPPORTED_PROTOCOL:  // HTTP/0.9, which is whatever comes
     case CURLE_WEIRD_SERVER_REPLY:
@@ -329,7 +333,7 @@ Status HttpClient::Connection::WordsOf(CURLcode result, const Transfer& transfer
                    "installed here? SSL_CERT_FILE names authorities of one's own",
                    url, HostOf(url), said);
     case CURLE_OPERATION_TIMEDOUT:
-      if (!said.starts_with("Operation too slow")) break;
+      if (!slow) break;
       return Error(absl::StatusCode::kUnavailable,
                    "{}: the server is too slow: under {} bytes a second for {} s", url,
                    transfer.options.slow_bytes, transfer.options.slow_time.count());

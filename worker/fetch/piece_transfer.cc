@@ -16,6 +16,9 @@ using Clock = std::chrono::steady_clock;
 
 // How long a thread waits for something to do before it looks again.
 constexpr std::chrono::milliseconds kLook{50};
+constexpr std::chrono::milliseconds kNothing{0};
+// Pieces that came in time until a source is asked for one more at a time.
+constexpr int kInTime = 16;
 
 // Another try may go well.
 bool MayPass(const Status& status) {
@@ -75,9 +78,11 @@ bool PieceTransfer::Take(Turn* turn, const std::stop_token& stop) {
       End(absl::CancelledError("the fetch was stopped"));
       break;
     }
-    if (Clock::now() - last_piece_ >= options_.silence) {
+    // A piece that is on its way has a limit of its own.
+    const auto patience = options_.silence + (in_hand_ > 0 ? options_.piece_limit : kNothing);
+    if (Clock::now() - last_piece_ >= patience) {
       End(Error(absl::StatusCode::kUnavailable, "no piece came for {} s: {}",
-                std::chrono::duration_cast<std::chrono::seconds>(options_.silence).count(),
+                std::chrono::duration_cast<std::chrono::seconds>(patience).count(),
                 WhatTheySaid()));
       break;
     }
@@ -100,7 +105,7 @@ PieceTransfer::Source* PieceTransfer::Choose() {
   size_t active = 0;
   const Clock::time_point now = Clock::now();
   for (const auto& source : sources_) {
-    if (source->out || source->rests_until > now) continue;
+    if (source->out || source->rests_until > now || source->in_hand >= source->most) continue;
     if (best == nullptr || source->in_hand < best->in_hand) best = source.get();
     if (++active == kMostSources) break;
   }
@@ -129,10 +134,20 @@ void PieceTransfer::Settle(const Turn& turn, const Status& fetched, const Status
   if (!kept.ok()) End(kept);
   if (fetched.ok()) {
     turn.source->failures = 0;
+    if (++turn.source->in_time >= kInTime && turn.source->most < kThreads) {
+      ++turn.source->most;
+      turn.source->in_time = 0;
+    }
     turn.source->bytes += partial_->BytesOf(turn.piece);
     last_piece_ = Clock::now();
   } else {
     missing_.push_front(turn.piece);
+    // Side by side they take as long as one after the other, but none of them is late then.
+    if (fetched.code() == absl::StatusCode::kDeadlineExceeded && turn.source->most > 1) {
+      turn.source->most /= 2;
+      turn.source->in_time = 0;
+      last_piece_ = Clock::now();
+    }
     Blame(turn.source, fetched);
   }
   if (missing_.empty() && in_hand_ == 0) End(absl::OkStatus());

@@ -45,7 +45,9 @@ class PieceTransfer {
   struct Source {
     std::shared_ptr<PieceSource> from;
     size_t in_hand = 0;
-    int failures = 0;  // in a row
+    size_t most = kThreads;  // in hand: fewer where pieces do not come in time
+    int in_time = 0;         // pieces since `most` changed
+    int failures = 0;        // in a row
     std::chrono::steady_clock::time_point rests_until{};
     bool out = false;  // it is asked no more
     Status last;       // that it said

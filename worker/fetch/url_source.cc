@@ -99,7 +99,10 @@ StatusOr<std::vector<SourceFile>> UrlSource::ListFolder(const FetchLimits& limit
   if (response.status == 200) return FilesOf(response.body);
   if (!place_->IsAbsent(response)) return place_->ErrorOf(response, data::kDataManifestName);
   RING_ASSIGN_OR_RETURN(std::vector<SourceFile> files, place_->ListFolder(&client_, limits));
-  std::erase_if(files, [](const SourceFile& file) { return file.name == data::kDataManifestName; });
+  // As in a folder of a disk, what begins with a dot is none of the dataset's.
+  std::erase_if(files, [](const SourceFile& file) {
+    return file.name == data::kDataManifestName || data_files::IsHidden(file.name);
+  });
   return files;
 }
 

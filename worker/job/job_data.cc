@@ -68,7 +68,7 @@ StatusOr<std::shared_ptr<const data::Dataset>> JobData::Open(const InspectDatase
   }
   // Who lacks it may list and read it while it is being inspected here.
   Tell(task.job, Has::kHas, {options_.folders.data_root, task.data.path()});
-  return data::Dataset::Open(options_.folders, task.data);
+  return data::Dataset::Open(options_.folders, task.data, stop);
 }
 
 StatusOr<DatasetFetch::Sources> JobData::SourcesOf(const InspectDataset& task) const {
@@ -127,9 +127,11 @@ StatusOr<std::shared_ptr<const data::Dataset>> JobData::OpenFetched(const Inspec
   v1::DataSource source = task.data;
   source.set_path(CachedData::kFiles);
   StatusOr<std::shared_ptr<const data::Dataset>> dataset =
-      data::Dataset::Open({(*data)->folder(), options_.folders.state_dir}, source);
+      data::Dataset::Open({(*data)->folder(), options_.folders.state_dir}, source, stop);
   if (!dataset.ok()) {
-    if (dataset.status().code() != absl::StatusCode::kUnavailable) cache_.Discard(*std::move(data));
+    // Anything else is the job's mistake, or the source's, and would be so again.
+    const bool damaged = dataset.status().code() == absl::StatusCode::kDataLoss;
+    if (damaged) cache_.Discard(*std::move(data));
     return Annotate(dataset.status(), fmt::format("dataset {}, as it was fetched", path));
   }
   fetched_ = *std::move(data);

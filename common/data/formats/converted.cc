@@ -70,10 +70,11 @@ StatusOr<std::string> ReadText(int file, uint64_t offset, uint64_t bytes) {
   return text;
 }
 
-StatusOr<std::string> HashOf(int file, uint64_t bytes) {
+StatusOr<std::string> HashOf(int file, uint64_t bytes, const std::stop_token& stop) {
   Sha256 hash;
   std::vector<uint8_t> piece(size_t{1} << 20);
   for (uint64_t offset = 0; offset < bytes; offset += piece.size()) {
+    RING_RETURN_IF_ERROR(StillWanted(stop));
     piece.resize(std::min<uint64_t>(piece.size(), bytes - offset));
     RING_RETURN_IF_ERROR(ReadExactly(file, offset, piece));
     hash.Update(piece);
@@ -100,7 +101,8 @@ StatusOr<ConvertedFile> Reopen(const std::string& path, HashCache* cache) {
   const std::string said = last.substr(kLengthBytes);
   const auto known = cache->Find(file.identity);
   if (!known) {
-    RING_ASSIGN_OR_RETURN(const std::string sha256, HashOf(descriptor, bytes - kHexBytes));
+    RING_ASSIGN_OR_RETURN(const std::string sha256,
+                          HashOf(descriptor, bytes - kHexBytes, cache->stop()));
     if (sha256 != said) return damaged;
     cache->Remember(file.identity, {sha256});
   }
@@ -119,10 +121,12 @@ Status CannotWrite(const std::string& path) {
                std::strerror(errno));
 }
 
+constexpr char kUnnamed[] = ".rows.";
+
 // A file that goes away unless it gets a name.
 class RowsWriter {
  public:
-  explicit RowsWriter(const std::string& folder) : path_(folder + "/.rows.XXXXXX") {
+  explicit RowsWriter(const std::string& folder) : path_(folder + "/" + kUnnamed + "XXXXXX") {
     file_ = Descriptor(mkostemp(path_.data(), O_CLOEXEC));
   }
   ~RowsWriter() {
@@ -178,10 +182,18 @@ StatusOr<ConvertedFile> OpenConverted(
       spdlog::warn("{}: {}: it is made again", path, Message(known.status()));
     }
   }
-  RowsWriter writer(kept ? cache->folder() : std::filesystem::temp_directory_path().string());
-  if (!writer.valid()) return CannotWrite(path);
+  std::error_code error;
+  const std::string folder =
+      kept ? cache->folder() : std::filesystem::temp_directory_path(error).string();
+  if (error) {
+    return Error(absl::StatusCode::kUnavailable,
+                 "there is no folder for temporary files (TMPDIR): {}", error.message());
+  }
+  RowsWriter writer(folder);
+  if (!writer.valid()) return CannotWrite("to " + folder);
   RING_ASSIGN_OR_RETURN(FileLayout layout, convert([&](std::span<const uint8_t> bytes) {
-                          return writer.Append(bytes);
+                          const Status wanted = StillWanted(cache->stop());
+                          return wanted.ok() ? writer.Append(bytes) : wanted;
                         }));
   RING_RETURN_IF_ERROR(writer.Append(EndOf(layout)));
   RING_RETURN_IF_ERROR(writer.Append(writer.Sha256()));
@@ -198,4 +210,15 @@ StatusOr<ConvertedFile> OpenConverted(
   file.descriptor = Descriptor(dup(writer.get()));
   return file;
 }
+
+void SweepConversions(const std::string& state_dir) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (fs::directory_iterator at(state_dir, error), end; !error && at != end; at.increment(error)) {
+    if (!at->path().filename().string().starts_with(kUnnamed)) continue;
+    std::error_code ignored;
+    fs::remove(at->path(), ignored);
+  }
+}
+
 }  // namespace ringmaster::data

@@ -174,13 +174,15 @@ StatusOr<Record> ReadImageRecord(const v1::DataSource& source, const RecordFile&
 
 // A file is one record.
 StatusOr<FoundRecords> FindImage(const v1::DataSource& source, const RecordFile& file,
-                                 int descriptor) {
+                                 int descriptor, const std::stop_token& /*stop*/) {
   FoundRecords found;
   const auto record = ReadImageRecord(source, file, descriptor);
   if (record.ok()) {
     found.records.push_back(*record);
-  } else {
+  } else if (record.status().code() == absl::StatusCode::kFailedPrecondition) {
     found.bad.emplace_back(0, Message(record.status()));
+  } else {
+    return record.status();  // a bad disk is no bad image
   }
   return found;
 }

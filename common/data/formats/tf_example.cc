@@ -120,6 +120,9 @@ bool ReadFeature(std::span<const uint8_t> message, TfFeature* feature) {
   return !kinds.failed();
 }
 
+// Of one example: one of two bytes takes a hundred in memory.
+constexpr size_t kMostFeatures = 10'000;
+
 bool ReadEntry(std::span<const uint8_t> message, TfFeature* feature) {
   Fields entry(message);
   while (entry.Next()) {
@@ -135,6 +138,7 @@ bool ReadEntry(std::span<const uint8_t> message, TfFeature* feature) {
 bool ReadFeatures(std::span<const uint8_t> message, std::vector<TfFeature>* features) {
   Fields entries(message);
   while (entries.Next()) {
+    if (features->size() == kMostFeatures) return false;
     if (entries.Is(1, Wire::kBytes) && !ReadEntry(entries.bytes(), &features->emplace_back())) {
       return false;
     }
@@ -168,7 +172,9 @@ StatusOr<std::vector<TfFeature>> ParseTfExample(std::span<const uint8_t> example
     if (fields.Is(1, Wire::kBytes)) whole = ReadFeatures(fields.bytes(), &features);
   }
   if (whole && !fields.failed()) return features;
-  return FailedPrecondition("it is no tf.Example: a field of it ends outside of it");
+  return FailedPrecondition(
+      "it is no tf.Example: a field of it ends outside of it, or it has more than {} features",
+      kMostFeatures);
 }
 
 const TfFeature* FindFeature(const std::vector<TfFeature>& features, const std::string& key) {

@@ -66,7 +66,8 @@ Status CheckShards(const std::vector<RecordFile>& files) {
   for (const RecordFile& file : files) {
     if (const auto shard = ParseShard(file.name)) sets[shard->stem].push_back(*shard);
   }
-  for (const auto& [stem, shards] : sets) {
+  for (auto& [stem, shards] : sets) {
+    std::ranges::sort(shards, {}, &ShardName::number);  // names have no zeros in front, or have
     const uint64_t total = shards.front().total;
     const auto other =
         std::ranges::find_if(shards, [&](const ShardName& shard) { return shard.total != total; });
@@ -74,7 +75,7 @@ Status CheckShards(const std::vector<RecordFile>& files) {
       return FailedPrecondition("{}: shards of {} and of {} lie in one folder; keep one set", stem,
                                 total, other->total);
     }
-    for (uint64_t i = 0; i < total; ++i) {  // files are sorted by name
+    for (uint64_t i = 0; i < total; ++i) {
       if (i < shards.size() && shards[i].number == i) continue;
       return FailedPrecondition("{}: {} of {} shards are there; shard {:05} is missing", stem,
                                 shards.size(), total, i);
@@ -189,10 +190,11 @@ Status ReadRecord(const RecordFile& file, int descriptor, uint64_t offset,
 }
 
 StatusOr<FoundRecords> FindRecords(const v1::DataSource& source, const RecordFile& file,
-                                   int descriptor) {
+                                   int descriptor, const std::stop_token& stop) {
   FoundRecords found;
   std::vector<uint8_t> bytes;
   for (uint64_t offset = 0; offset < file.bytes;) {
+    RING_RETURN_IF_ERROR(StillWanted(stop));
     const std::string place =
         fmt::format("record {} at byte {}", found.records.size() + found.bad.size(), offset);
     RING_RETURN_IF_ERROR(Annotate(ReadRecord(file, descriptor, offset, &bytes), place));

@@ -25,6 +25,7 @@ namespace ringmaster::data {
 namespace {
 
 constexpr size_t kBlock = 512;
+constexpr size_t kMostOfSample = 64;  // of a sample
 constexpr uint64_t kMostNameBytes = 4096, kMostPaxBytes = uint64_t{1} << 20, kMostClassBytes = 64;
 
 // ---- which files --------------------------------------------------------------------------------
@@ -44,22 +45,26 @@ std::optional<std::pair<std::string, uint64_t>> NumberOfShard(const std::string&
 
 StatusOr<RecordListing> ListTars(const Descriptor& folder) {
   RING_ASSIGN_OR_RETURN(RecordListing listing, ListBySplit(folder, IsTar));
-  std::map<std::string, uint64_t> last;
-  for (const RecordFile& file : listing.files) {  // sorted by name
+  std::map<std::string, std::map<uint64_t, std::string>> sets;  // by number
+  for (const RecordFile& file : listing.files) {
     if (!file.name.ends_with(".tar")) {
       return FailedPrecondition(
           "{} is compressed as a whole, which cannot be read at random: gunzip "
           "it; its images are compressed already",
           file.name);
     }
-    const auto shard = NumberOfShard(file.name);
-    if (!shard) continue;
-    const auto before = last.find(shard->first);
-    if (before != last.end() && shard->second != before->second + 1) {
-      return FailedPrecondition("{} does not follow number {}: one between is missing", file.name,
-                                before->second);
+    if (const auto shard = NumberOfShard(file.name)) sets[shard->first][shard->second] = file.name;
+  }
+  for (const auto& [stem, shards] : sets) {
+    uint64_t next = shards.begin()->first;
+    if (next > 1) continue;  // years, or the like
+    for (const auto& [number, name] : shards) {
+      if (number != next) {
+        return FailedPrecondition("{} does not follow number {}: one between is missing", name,
+                                  next - 1);
+      }
+      ++next;
     }
-    last[shard->first] = shard->second;
   }
   const bool trains = std::ranges::any_of(
       listing.files, [](const RecordFile& file) { return file.split == Split::kTrain; });
@@ -279,6 +284,9 @@ class Samples {
     if (std::ranges::find(suffixes_, name->suffix) != suffixes_.end()) {
       return FailedPrecondition("sample {} has two members .{}", Key(), OneLine(name->suffix, 80));
     }
+    if (suffixes_.size() == kMostOfSample) {
+      return FailedPrecondition("sample {} has more than {} members", Key(), kMostOfSample);
+    }
     suffixes_.push_back(name->suffix);
     if (name->suffix == "cls") return ReadClass(member);
     const bool is_image = name->suffix == "jpg" || name->suffix == "jpeg" || name->suffix == "png";
@@ -359,10 +367,11 @@ class Samples {
 };
 
 StatusOr<FoundRecords> FindInTar(const v1::DataSource& source, const RecordFile& file,
-                                 int descriptor) {
+                                 int descriptor, const std::stop_token& stop) {
   TarReader tar(descriptor, file.bytes);
   Samples samples(source, tar);
   while (true) {
+    RING_RETURN_IF_ERROR(StillWanted(stop));
     RING_ASSIGN_OR_RETURN(const std::optional<TarMember> member, tar.Next());
     if (!member) break;
     RING_RETURN_IF_ERROR(samples.Add(*member));

@@ -187,6 +187,20 @@ TEST_CASE_METHOD(DatasetFixture, "Dataset: a file that just changed is not remem
   CHECK_FALSE(fs::exists(folders().state_dir + "/cifar10.sha256"));
 }
 
+TEST_CASE_METHOD(DatasetFixture,
+                 "Dataset: who stops is not kept waiting, and what is known stays") {
+  for (const auto& entry : fs::directory_iterator(root_ / "data/d")) Settle(entry.path());
+  std::stop_source stop;
+  stop.request_stop();
+  const auto opened = Dataset::Open(folders(), Source("d"), stop.get_token());
+  CHECK(opened.status().code() == absl::StatusCode::kCancelled);
+  CHECK_FALSE(fs::exists(folders().state_dir + "/cifar10.sha256"));
+  REQUIRE(Open().ok());
+  const std::string known = ReadWhole(folders().state_dir + "/cifar10.sha256");
+  CHECK_FALSE(Dataset::Open(folders(), Source("d"), stop.get_token()).ok());
+  CHECK(ReadWhole(folders().state_dir + "/cifar10.sha256") == known);
+}
+
 TEST_CASE_METHOD(DatasetFixture, "Dataset: a broken memory costs time and nothing else") {
   for (const auto& entry : fs::directory_iterator(root_ / "data/d")) Settle(entry.path());
   WriteWhole(folders().state_dir + "/cifar10.sha256", "1 2 3 garbage\n\xff\xfe");

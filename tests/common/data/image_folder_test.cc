@@ -51,11 +51,12 @@ class ImageFolderFixture {
     std::ofstream(folder_ / name, std::ios::binary) << file.insert(2, exif);
   }
   StatusOr<std::shared_ptr<const Dataset>> Open(const std::string& state_dir = "",
-                                                v1::Exif exif = v1::EXIF_UNSPECIFIED) const {
+                                                v1::Exif exif = v1::EXIF_UNSPECIFIED,
+                                                const std::stop_token& stop = {}) const {
     v1::DataSource source;
     source.set_path("d");
     source.set_exif(exif);
-    return Dataset::Open({folder_.path(), state_dir}, source);
+    return Dataset::Open({folder_.path(), state_dir}, source, stop);
   }
   std::string ErrorOf() const {
     const auto opened = Open();
@@ -170,6 +171,22 @@ TEST_CASE_METHOD(ImageFolderFixture,
   REQUIRE(reread.ok());
   CHECK((*reread)->facts().index().sha256() == (*Open())->facts().index().sha256());
   CHECK((*reread)->facts().index().sha256() != (*more)->facts().index().sha256());
+}
+
+TEST_CASE_METHOD(ImageFolderFixture, "Image folder: who stops forgets nothing that was read") {
+  WriteAll();
+  Age();
+  fs::create_directory(Path("state"));
+  std::stop_source stop;
+  stop.request_stop();
+  const auto opened = Open(Path("state"), v1::EXIF_UNSPECIFIED, stop.get_token());
+  CHECK(opened.status().code() == absl::StatusCode::kCancelled);
+  CHECK(fs::is_empty(Path("state")));
+  REQUIRE(Open(Path("state")).ok());
+  const std::string memory = fs::directory_iterator(Path("state"))->path().string();
+  const std::string known = ReadWhole(memory);
+  CHECK_FALSE(Open(Path("state"), v1::EXIF_UNSPECIFIED, stop.get_token()).ok());
+  CHECK(ReadWhole(memory) == known);
 }
 
 TEST_CASE_METHOD(ImageFolderFixture, "Image folder: images are turned where the job says so") {

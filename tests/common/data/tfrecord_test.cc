@@ -47,6 +47,17 @@ TEST_CASE("tf.Example: a cut one is an error, wherever it is cut") {
   }
 }
 
+TEST_CASE("tf.Example: more features than any has are an error before they take memory") {
+  std::string features;
+  for (int i = 0; i < 20'000; ++i) features += std::string("\x0a\0", 2);
+  std::string example = "\x0a";
+  example += static_cast<char>(features.size() % 128 | 128);
+  example += static_cast<char>(features.size() / 128 % 128 | 128);
+  example += static_cast<char>(features.size() / 16384);
+  const auto parsed = ParseTfExample(BytesOf(example + features));
+  CHECK(Message(parsed.status()).find("more than 10000 features") != std::string::npos);
+}
+
 TEST_CASE("TFRecord: which files belong together") {
   TemporaryFolder folder;
   REQUIRE(MakeSampleData(folder / "d", {.format = "tfrecord", .train = 20, .test = 10}).ok());
@@ -64,6 +75,12 @@ TEST_CASE("TFRecord: which files belong together") {
   fs::rename(folder / "d/train-00000-of-00004", folder / "first.tfrecord");
   CHECK(problem() == "train-: 3 of 4 shards are there; shard 00000 is missing");
   for (int i = 1; i < 4; ++i) fs::remove(folder / fmt::format("d/train-0000{}-of-00004", i));
+  // Numbers without zeros in front, of which names are in another order.
+  for (int i = 0; i < 12; ++i) {
+    fs::copy(folder / "first.tfrecord", folder / fmt::format("d/train-{}-of-12", i));
+  }
+  CHECK(problem() == "whole");
+  for (int i = 0; i < 12; ++i) fs::remove(folder / fmt::format("d/train-{}-of-12", i));
   CHECK(problem().find("there is no record file of training samples") == 0);
   fs::create_directory(folder / "d/train");
   fs::rename(folder / "first.tfrecord", folder / "d/train/first.tfrecord");

@@ -117,6 +117,15 @@ TEST_CASE_METHOD(TarFixture, "WebDataset: what is wrong names file and sample") 
   CHECK(ErrorOf(Member("a.jpg", "no image") + label + End()).find("train-0.tar: sample a: ") == 0);
 }
 
+TEST_CASE_METHOD(TarFixture, "WebDataset: a sample has some members, not thousands") {
+  std::string members = Member("a.jpg", Picture(1)) + Member("a.cls", "1");
+  for (int i = 0; i < 62; ++i) members += Member(fmt::format("a.{}", i), "");
+  Write("train-0.tar", members + End());
+  CHECK(Open().ok());
+  Write("train-0.tar", members + Member("a.more", "") + End());
+  CHECK(ErrorOf() == "train-0.tar: sample a has more than 64 members");
+}
+
 TEST_CASE_METHOD(TarFixture, "WebDataset: files that are cut, damaged or huge are errors") {
   const std::string good = Member("a.jpg", Picture(1)) + Member("a.cls", "1") + End();
   REQUIRE(ErrorOf(good) == "opened");
@@ -151,6 +160,16 @@ TEST_CASE_METHOD(TarFixture, "WebDataset: which files belong together") {
   Write("train-002.tar", good);
   CHECK(ErrorOf() == "train-002.tar does not follow number 0: one between is missing");
   fs::remove(folder_ / "d/train-002.tar");
+  // By number, however many digits they have; and not every number is a shard's.
+  for (int shard = 0; shard < 12; ++shard) Write(fmt::format("more-{}.tar", shard), good);
+  for (const char* year : {"coco2014.tar", "coco2017.tar"}) Write(year, good);
+  CHECK(Open().ok());
+  fs::remove(folder_ / "d/more-9.tar");
+  CHECK(ErrorOf() == "more-10.tar does not follow number 8: one between is missing");
+  for (int shard = 0; shard < 12; ++shard) {
+    fs::remove(folder_ / fmt::format("d/more-{}.tar", shard));
+  }
+  for (const char* year : {"d/coco2014.tar", "d/coco2017.tar"}) fs::remove(folder_ / year);
   Write("train-001.tar.gz", good);
   CHECK(ErrorOf().find("train-001.tar.gz is compressed as a whole") == 0);
   fs::remove(folder_ / "d/train-001.tar.gz");
@@ -196,6 +215,17 @@ TEST_CASE_METHOD(TarFixture, "Quarantine: what cannot be decoded is listed, and 
   Write("quarantine.txt", text + "train-0.tar\t512\n");
   CHECK((*Open())->facts().train_samples() == 1);
   CHECK((*Open())->facts().index().sha256() != digest);
+}
+
+TEST_CASE_METHOD(TarFixture, "Quarantine: a name that would be a comment is a problem") {
+  Write("train/#1.tar", Member("a.jpg", "no image") + Member("a.cls", "0") +
+                            Member("b.jpg", Picture(1)) + Member("b.cls", "0") + End());
+  fs::rename(folder_ / "d/train", folder_ / "d/#train");
+  const auto verified = Verify(folder_ / "d", {}, {}, Depth::kQuarantine);
+  REQUIRE(verified.ok());
+  REQUIRE(verified->problems.size() == 1);
+  CHECK(verified->problems.front() ==
+        "#train/#1.tar: a name that begins with # cannot stand in a list: rename it");
 }
 
 TEST_CASE_METHOD(TarFixture, "Quarantine: a list that does not fit the data is an error") {

@@ -108,6 +108,37 @@ TEST_CASE("DatasetFetch: a fetch without any progress ends, and says who said wh
                                   Catch::Contains("worker a at 10.0.0.1:1: refused"));
 }
 
+TEST_CASE("DatasetFetch: a piece that takes longer than silence may is waited for") {
+  DatasetFetch::Options options;
+  options.silence = milliseconds(30);
+  Fetching here(options);
+  const auto slow = Fetching::Source("slow");
+  slow->OnRead([&](const auto&, auto offset, auto, const auto&) {
+    if (offset > 0) std::this_thread::sleep_for(4 * options.silence);
+    return absl::OkStatus();
+  });
+  REQUIRE(here.Run({slow}).ok());
+}
+
+TEST_CASE("DatasetFetch: pieces that are late side by side come one after the other") {
+  Fetching here;
+  const auto narrow = Fetching::Source("narrow");
+  std::latch all(4);
+  std::atomic<int> reads = 0, now = 0, most = 0;
+  narrow->OnRead([&](const auto&, auto, auto, const auto&) -> Status {
+    if (reads++ < 4) {
+      all.arrive_and_wait();
+      return absl::DeadlineExceededError("late");
+    }
+    most = std::max(most.load(), ++now);
+    std::this_thread::sleep_for(milliseconds(2));
+    --now;
+    return absl::OkStatus();
+  });
+  REQUIRE(here.Run({narrow}).ok());
+  CHECK(most <= 2);  // of the four one may go on before the last was late
+}
+
 TEST_CASE("DatasetFetch: the first source that has it is taken, others are passed over") {
   Fetching here;
   const auto none = Fetching::Source("none"), late = Fetching::Source("late");

@@ -61,6 +61,17 @@ TEST_CASE("Address sources: this host is not asked, whatever it serves") {
   CHECK(Message(listed.status()).find("--data-private-addresses") != std::string::npos);
 }
 
+TEST_CASE("Address sources: who is not there says the same each time") {
+  UrlOptions options;
+  options.allow_private = true;
+  const auto source = MakeUrlSource("https://127.0.0.1:1/x", options);
+  REQUIRE(source.ok());
+  const Status listed = (*source)->List(SoonOver()).status();
+  CHECK(listed.code() == absl::StatusCode::kUnavailable);
+  INFO(Message(listed));
+  CHECK(Message(listed).find(" ms") == std::string::npos);
+}
+
 TEST_CASE("Address sources: a stop and a deadline end a request before it begins") {
   UrlOptions options;
   options.allow_private = true;
