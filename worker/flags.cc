@@ -106,6 +106,7 @@ Status FinishDevice(const RawFlags& raw, DeviceChoice* device) {
   RING_ASSIGN_OR_RETURN(*device, ParseDevice(raw.device));
   BackendOptions& options = device->options;
   options.memory_fraction = raw.memory_fraction;
+  options.device = device->index;
   if (!raw.start_limit.empty()) {
     RING_ASSIGN_OR_RETURN(options.start_limit,
                           ParseDuration(raw.start_limit, "--start-limit", kDeviceLimit));

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -264,6 +265,7 @@ struct CoreOptions {
 struct BackendOptions {
   std::string plugin;          // of pjrt: a file; empty: the one of this host's TPUs
   double memory_fraction = 0;  // (0, 1]: of a device's memory that is ours; 0: what the kind takes
+  std::optional<uint32_t> device = {};  // of devices(), the only one that is used; else all are
   // After which a device that starts, compiles, or runs a shard, is given up, where that can be
   // done.
   std::chrono::milliseconds start_limit{120'000};

@@ -63,7 +63,8 @@ Status BindCores(Backend* backend, const std::vector<CoreOptions>& cores, Augmen
                  TrainingJob* job) {
   RING_ASSIGN_OR_RETURN(job->weights, backend->MakeWeights(job->programs.any()));
   const DeviceStateOptions state = StateOptionsOf(*job);
-  const uint64_t weights_bytes = job->weights->DeviceBytes(job->exact_sums() ? &state : nullptr);
+  const uint64_t weights_bytes =
+      job->weights->DeviceBytes(job->keeps_device_state() ? &state : nullptr);
   job->planned.device = weights_bytes;
   const bool on_cores = augments == Augments::kCores;
   if (on_cores) RING_RETURN_IF_ERROR(MakeStage(backend, cores, job));

@@ -119,7 +119,7 @@ Status Bind(Backend* backend, std::vector<CoreOptions> cores, Augments augments,
 
 // Sums of float32 depend on the order of arrival, which a device does not promise to keep.
 Status MakeDeviceCopy(TrainingJob* job) {
-  if (!job->exact_sums() || !Trains(job->spec())) return absl::OkStatus();
+  if (!job->keeps_device_state()) return absl::OkStatus();
   RING_ASSIGN_OR_RETURN(auto device, job->weights->MakeState(StateOptionsOf(*job)));
   if (device == nullptr) return absl::OkStatus();
   job->device = std::make_unique<DeviceCopy>(std::move(device));

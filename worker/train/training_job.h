@@ -84,6 +84,8 @@ struct TrainingJob {
 
   [[nodiscard]] const v1::ResultSpec& spec() const { return resolved.result(); }
   [[nodiscard]] bool scaled() const { return spec().policy() == v1::POLICY_MIXED_FLOAT16; }
+  // Whether a device that can has the state of it.
+  [[nodiscard]] bool keeps_device_state() const { return exact_sums() && Trains(spec()); }
   [[nodiscard]] bool exact_sums() const { return spec().reduction() != v1::REDUCTION_FLOAT32; }
   [[nodiscard]] exact::Record EmptyRecord() const {
     return exact::Record(layout->step_record(spec().shards()));

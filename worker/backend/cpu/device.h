@@ -3,11 +3,13 @@
 #pragma once
 
 #include <dnnl.hpp>
+#include <new>
 #include <string>
 #include <utility>
 
 #include "common/graph/graph.h"
 #include "common/status.h"
+#include "worker/backend/failure.h"
 
 namespace ringmaster::cpu {
 
@@ -41,6 +43,8 @@ template <typename Body>
     return std::forward<Body>(body)();
   } catch (const dnnl::error& error) {
     return DnnlStatus(error.status, what + ": " + error.message);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory("{}: there is no memory for it", what);
   }
 }
 

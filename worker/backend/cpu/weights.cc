@@ -189,9 +189,13 @@ Status CpuWeights::Place(WeightCopy& copy) {
   if (copy.in_place()) return absl::OkStatus();
   MutexLock lock(copy.mu_);
   if (copy.buffer_.data() != nullptr) return absl::OkStatus();
-  copy.buffer_ = AlignedBuffer(copy.bytes_, AlignedBuffer::Content::kAny);
+  const auto made = [](size_t bytes) {
+    return GuardDnnl("a copy of weights",
+                     [&] { return AlignedBuffer(bytes, AlignedBuffer::Content::kAny); });
+  };
+  RING_ASSIGN_OR_RETURN(copy.buffer_, made(copy.bytes_));
   if (copy.rounded_bytes_ > 0) {
-    copy.rounded_ = AlignedBuffer(copy.rounded_bytes_, AlignedBuffer::Content::kAny);
+    RING_ASSIGN_OR_RETURN(copy.rounded_, made(copy.rounded_bytes_));
   }
   return copy.desc_ ? PrepareReorder(copy) : absl::OkStatus();
 }

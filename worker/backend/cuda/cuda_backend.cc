@@ -136,13 +136,19 @@ StatusOr<uint64_t> MeasureFree(const DeviceFacts& facts) {
 }  // namespace
 
 StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(Replay replay, std::string build,
-                                                           double memory_fraction) {
+                                                           const BackendOptions& options) {
   RING_ASSIGN_OR_RETURN(std::vector<DeviceFacts> devices, FindDevices());
   const DeviceFacts first = devices.front();
   std::erase_if(devices, [&](const DeviceFacts& facts) { return !SameModel(facts, first); });
-  RING_ASSIGN_OR_RETURN(uint64_t free_bytes, MeasureFree(first));
-  if (memory_fraction > 0) {
-    const double ours = memory_fraction * static_cast<double>(first.memory_bytes);
+  uint64_t free_bytes = UINT64_MAX;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    // What is measured has a context of this process from then on: no GPU that others use.
+    if (options.device && *options.device != i && *options.device < devices.size()) continue;
+    RING_ASSIGN_OR_RETURN(const uint64_t free, MeasureFree(devices[i]));
+    free_bytes = std::min(free_bytes, free);
+  }
+  if (options.memory_fraction > 0) {
+    const double ours = options.memory_fraction * static_cast<double>(first.memory_bytes);
     free_bytes = std::min(free_bytes, static_cast<uint64_t>(ours));
   }
   return std::unique_ptr<CudaBackend>(

@@ -18,10 +18,9 @@ class CudaBackend final : public Backend {
  public:
   // UNAVAILABLE, with what is missing, where no GPU can be used. GPUs of another model than the
   // first are left alone: one worker has one numerics class. `build`: which one this is, of what is
-  // kept for another process. `memory_fraction`: BackendOptions'.
-  [[nodiscard]] static StatusOr<std::unique_ptr<CudaBackend>> Create(Replay replay = Replay::kGraph,
-                                                                     std::string build = "",
-                                                                     double memory_fraction = 0);
+  // kept for another process.
+  [[nodiscard]] static StatusOr<std::unique_ptr<CudaBackend>> Create(
+      Replay replay = Replay::kGraph, std::string build = "", const BackendOptions& options = {});
 
   // Host threads compute nothing that enters the result, so their number is 1 for everybody.
   [[nodiscard]] v1::NumericsClass numerics_class(uint32_t threads_per_core) const override;
@@ -49,7 +48,7 @@ class CudaBackend final : public Backend {
         gauges_(devices_) {}
 
   const std::vector<DeviceFacts> devices_;  // at least one, all of one model
-  const uint64_t free_bytes_;               // of the first, beside what is reserved
+  const uint64_t free_bytes_;               // of that which has least, beside what is reserved
   const Replay replay_;
   const std::string build_;
   Gauges gauges_;  // has its own lock
@@ -69,6 +68,8 @@ class CudaCore final : public Core {
                                              const graph::Augmenter* augmenter) override;
   // On the GPU; without what all cores share: weights, and what CUDA took.
   [[nodiscard]] uint64_t memory_bytes() const override { return lane_.device.size(); }
+  // Page-locked, for results and gradients on their way.
+  [[nodiscard]] uint64_t host_bytes() const override { return lane_.host.size(); }
 
  private:
   CudaCore(CoreOptions options, std::unique_ptr<Device> device, Replay replay);

@@ -23,8 +23,7 @@ StatusOr<Replay> ReplayOfEnvironment() {
 
 StatusOr<std::unique_ptr<ringmaster::Backend>> Make(const ringmaster::BackendOptions& options) {
   RING_ASSIGN_OR_RETURN(const Replay replay, ReplayOfEnvironment());
-  return ringmaster::cuda::CudaBackend::Create(replay, ringmaster::kCudaComputeId,
-                                               options.memory_fraction);
+  return ringmaster::cuda::CudaBackend::Create(replay, ringmaster::kCudaComputeId, options);
 }
 
 }  // namespace

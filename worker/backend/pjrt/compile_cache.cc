@@ -75,6 +75,8 @@ CompileCache::Result CompileCache::Make(const Asked& asked, Text* text) {
   }
   auto copy = plugin_.compiler().CopyTo(asked.device, *other);
   if (copy.ok()) return std::make_shared<const Compiled>(*std::move(copy));
+  // Of memory another device may have enough.
+  if (absl::IsResourceExhausted(copy.status())) return copy.status();
   if (copies_.exchange(false)) {
     say_(
         fmt::format("each device compiles for itself, because what one has cannot be loaded on "

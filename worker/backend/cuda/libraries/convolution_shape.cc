@@ -94,10 +94,12 @@ std::optional<ConvolutionShape> ConvolutionOf(const graph::Graph& graph, const g
 
 namespace {
 
-// A number of parts that divides the samples, `least` or a little more; 0 where none is near.
-int64_t PartsFrom(int64_t least, int64_t samples) {
+// A number of parts that divides the samples, `least` or a little more, of which each begins where
+// `fits` says; 0 where none is near.
+template <typename Fits>
+int64_t PartsFrom(int64_t least, int64_t samples, Fits fits) {
   for (int64_t parts = least; parts <= std::min(4 * least, samples); ++parts) {
-    if (samples % parts == 0) return parts;
+    if (samples % parts == 0 && (parts == 1 || fits(samples / parts))) return parts;
   }
   return 0;
 }
@@ -110,7 +112,15 @@ int64_t PartsOf(const ConvolutionShape& shape) {
   const int64_t most = shape.type == graph::DType::kFloat32 ? int64_t{1} << 27 : int64_t{1} << 31;
   const int64_t x = shape.samples * shape.height * shape.width * shape.channels;
   const int64_t y = shape.samples * shape.output_height() * shape.output_width() * shape.filters;
-  return std::max<int64_t>(1, PartsFrom((std::max(x, y) + most - 1) / most, shape.samples));
+  const auto of_sample = [&](int64_t elements) {
+    return elements / shape.samples * static_cast<int64_t>(graph::ByteSize(shape.type));
+  };
+  const auto aligned = [&](int64_t samples) {
+    return samples * of_sample(x) % kTensorAlignment == 0 &&
+           samples * of_sample(y) % kTensorAlignment == 0;
+  };
+  return std::max<int64_t>(1,
+                           PartsFrom((std::max(x, y) + most - 1) / most, shape.samples, aligned));
 }
 
 std::optional<PatchProduct> PatchProductOf(const ConvolutionShape& shape) {
@@ -141,7 +151,10 @@ std::optional<PatchProduct> PatchProductOf(const ConvolutionShape& shape) {
                                    .columns = static_cast<int>(columns)}};
   if (!CanCutPatches(made.patches)) return std::nullopt;
   const int64_t bytes = made.rows() * columns * static_cast<int64_t>(graph::ByteSize(shape.type));
-  made.parts = PartsFrom((bytes + kPatchBytes - 1) / kPatchBytes, shape.samples);
+  const int64_t y_of_sample = shape.output_height() * shape.output_width() * shape.filters *
+                              static_cast<int64_t>(graph::ByteSize(shape.type));
+  made.parts = PartsFrom((bytes + kPatchBytes - 1) / kPatchBytes, shape.samples,
+                         [&](int64_t part) { return part * y_of_sample % kProductAlignment == 0; });
   if (made.parts == 0) return std::nullopt;
   made.patches.samples /= made.parts;
   return made;

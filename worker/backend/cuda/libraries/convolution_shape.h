@@ -75,6 +75,9 @@ struct ConvolutionShape {
 // other ones count elements in 32 bits, when a tensor is too large; a number that divides the
 // samples, 1 where none near does. A rule of the shape alone, so that every GPU has the same bits.
 [[nodiscard]] int64_t PartsOf(const ConvolutionShape& shape);
+// Bytes to which every tensor that cuDNN is given is aligned, a part's, too; and cuBLASLt's, whose
+// default we keep.
+inline constexpr int64_t kTensorAlignment = 16, kProductAlignment = 256;
 [[nodiscard]] ConvolutionShape PartOf(const ConvolutionShape& shape, int64_t parts);
 
 // A convolution of an image's few channels as products of its patches (kernels/products.h), a part

@@ -13,8 +13,6 @@ namespace {
 // Names of tensors in a graph and its variant pack.
 enum Uid : int64_t { kX = 1, kW, kY, kBias, kBetween };  // and those after it
 
-constexpr int64_t kTensorAlignment = 16;  // bytes; ours lie at more
-
 cudnnDataType_t CudnnType(graph::DType type) {
   switch (type) {
     case graph::DType::kBFloat16:

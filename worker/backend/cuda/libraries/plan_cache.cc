@@ -117,6 +117,7 @@ void PlanStore::Put(const std::string& key, StoredPlan plan) {
 }
 
 Status PlanStore::Save() {
+  const MutexLock saving(saving_);  // else an older content might be the last
   std::string rows;
   {
     const MutexLock lock(mu_);
@@ -130,8 +131,13 @@ Status PlanStore::Save() {
       if (rows.size() + text.size() <= most_bytes_) rows += text;
     }
   }
-  return WriteDurably(
+  const Status written = WriteDurably(
       path_, fmt::format("{}\n{}\n{}\n{}", kFirstLine, identity_, Hex(Sha256Of(rows)), rows));
+  if (!written.ok()) {
+    const MutexLock lock(mu_);
+    changed_ = true;
+  }
+  return written;
 }
 
 // Plans of one GPU.
@@ -175,7 +181,7 @@ PlanCache::Missing PlanCache::MissingOf(std::span<const PlanRequest> requests) {
 }
 
 void PlanCache::Put(const std::string& key, StatusOr<ChosenConvolution> made) {
-  if (absl::IsResourceExhausted(made.status())) return;
+  if (!made.ok() && !absl::IsUnimplemented(made.status())) return;
   const auto plan = [&]() -> StatusOr<Plan> {
     RING_ASSIGN_OR_RETURN(ChosenConvolution chosen, std::move(made));
     return std::make_shared<const ChosenConvolution>(std::move(chosen));

@@ -59,6 +59,7 @@ class PlanStore {
 
   const std::string path_, identity_;
   const size_t most_bytes_;
+  Mutex saving_;
   Mutex mu_;
   Rows rows_ ABSL_GUARDED_BY(mu_);
   bool changed_ ABSL_GUARDED_BY(mu_) = false;
@@ -92,7 +93,7 @@ class PlanCache {
   const Options options_;
   Mutex making_;  // held by whoever makes plans, so that nobody else makes the same
   Mutex mu_;
-  // A plan, or why there is none. Never that memory is used up: there may be some the next time.
+  // A plan, or that nothing computes the shape. Never another error: it may go well the next time.
   std::map<std::string, StatusOr<Plan>> plans_ ABSL_GUARDED_BY(mu_);
 };
 

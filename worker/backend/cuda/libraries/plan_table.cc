@@ -203,15 +203,6 @@ StatusOr<PlanTable> PlanTable::Parse(const std::string& text, const std::string&
   return table;
 }
 
-StatusOr<PlanTable> PlanTable::Load(const std::string& path) {
-  std::ifstream file(path);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) {
-    return Error(absl::StatusCode::kNotFound, "kernel table {}: cannot be read", path);
-  }
-  return Parse(text, path);
-}
-
 std::string PlanTable::Print() const {
   std::string text = kHeader;
   for (const auto& [key, choice] : rows_) {
@@ -230,22 +221,38 @@ std::string InstalledPlanTablePath() {
   return std::filesystem::exists(beside, ignored) ? beside.string() : "";
 }
 
+namespace {
+
+struct Installed {
+  StatusOr<PlanTable> table;
+  std::string version;
+};
+
+// Read once, by whoever asks first: what the class says computes, whatever is written meanwhile.
+const Installed& InstalledOnce() {
+  static const Installed installed = []() -> Installed {
+    const std::string path = InstalledPlanTablePath();
+    if (path.empty()) return {PlanTable(), "none"};
+    std::ifstream file(path, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (!file) {
+      return {Error(absl::StatusCode::kNotFound, "kernel table {}: cannot be read", path),
+              "unreadable"};
+    }
+    return {PlanTable::Parse(text, path), Hex(Sha256Of(text)).substr(0, 16)};
+  }();
+  return installed;
+}
+
+}  // namespace
+
 StatusOr<const PlanTable*> PlanTableOrInstalled(const PlanTable* given) {
   if (given != nullptr) return given;
-  static const StatusOr<PlanTable> table = []() -> StatusOr<PlanTable> {
-    const std::string path = InstalledPlanTablePath();
-    if (path.empty()) return PlanTable();
-    return PlanTable::Load(path);
-  }();
+  const StatusOr<PlanTable>& table = InstalledOnce().table;
   if (!table.ok()) return table.status();
   return &*table;
 }
 
-std::string InstalledPlanTableVersion() {
-  const std::string path = InstalledPlanTablePath();
-  if (path.empty()) return "none";
-  const auto digest = Sha256HexOfFile(path);
-  return digest.ok() ? digest->substr(0, 16) : "unreadable";
-}
+std::string InstalledPlanTableVersion() { return InstalledOnce().version; }
 
 }  // namespace ringmaster::cuda

@@ -93,8 +93,6 @@ class PlanTable {
   // INVALID_ARGUMENT names `source`, the line and what is wrong with it; two rows of one key are.
   [[nodiscard]] static StatusOr<PlanTable> Parse(const std::string& text,
                                                  const std::string& source);
-  // INVALID_ARGUMENT, or NOT_FOUND with the path.
-  [[nodiscard]] static StatusOr<PlanTable> Load(const std::string& path);
 
   // By key; Parse gives the same table back.
   [[nodiscard]] std::string Print() const;

@@ -70,6 +70,17 @@ TEST_CASE("ConvolutionShape: too large a tensor is computed in parts that divide
   CHECK(parts(forward, 50'000, DType::kBFloat16) == 4);  // 2^31 are 21,845 samples
 }
 
+TEST_CASE("ConvolutionShape: a part begins where cuDNN may be told that a tensor does") {
+  // A sample of x of the stem of NASNetLarge has 12 bytes more than a multiple of 16.
+  for (int64_t samples = 100; samples <= 300; ++samples) {
+    const auto shape = ConvolutionShape::Of(ConvolutionPass::kForward, {.strides = {2, 2}},
+                                            {samples, 331, 331, 3}, {96, 3, 3, 3}, DType::kFloat32);
+    const int64_t parts = PartsOf(shape);
+    const int64_t x = samples / parts * 331 * 331 * 3 * 4;
+    CHECK((parts == 1 || x % kTensorAlignment == 0));
+  }
+}
+
 TEST_CASE("ConvolutionShape: an image of few channels is multiplied by its patches") {
   const graph::Conv2dAttributes stem = {{2, 2}, {3, 3, 3, 3}};
   const auto of = [&](ConvolutionPass pass, int64_t samples, int64_t channels, int64_t filters,

@@ -42,7 +42,7 @@ class Maker {
   }
   [[nodiscard]] const auto& told() const { return told_; }
   int64_t failing = -1;
-  Status error = Internal("no engine");
+  Status error = Error(absl::StatusCode::kUnimplemented, "no engine");
 
  private:
   std::mutex mu_;
@@ -98,7 +98,7 @@ TEST_CASE("PlanCache: what nobody prepared is made when it is asked for, once") 
   CHECK(maker.told().empty());
 }
 
-TEST_CASE("PlanCache: what cannot be made is said to everybody; memory is asked for again") {
+TEST_CASE("PlanCache: what nothing computes is said to everybody; other errors may pass") {
   Maker maker;
   maker.failing = 2;
   PlanCache cache(maker.Options());
@@ -112,6 +112,11 @@ TEST_CASE("PlanCache: what cannot be made is said to everybody; memory is asked 
   maker.failing = -1;
   CHECK(cache.Get(Request(3)).ok());
   CHECK(maker.made() == Filters{1, 2, 3, 3, 3});
+  maker.failing = 4;
+  maker.error = Error(absl::StatusCode::kInternal, "the driver");
+  CHECK(absl::IsInternal(cache.Get(Request(4)).status()));
+  maker.failing = -1;
+  CHECK(cache.Get(Request(4)).ok());
 }
 
 TEST_CASE("PlanCache: cores that bind the same program at once make its plans once") {
@@ -248,6 +253,10 @@ TEST_CASE("PlanStore: a folder that is not there is an error of saving alone") {
   store->Put("one", kOne);
   CHECK_FALSE(store->Save().ok());
   CHECK(store->Find("one") == kOne);
+  // And what could not be kept is kept the next time.
+  std::filesystem::create_directory(shelf.folder / "none");
+  REQUIRE(store->Save().ok());
+  CHECK(PlanStore::Open(shelf.folder / "none/plans", "cuDNN 9")->Find("one") == kOne);
 }
 
 }  // namespace ringmaster::cuda

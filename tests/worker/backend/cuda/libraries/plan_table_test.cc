@@ -3,6 +3,11 @@
 #include "worker/backend/cuda/libraries/plan_table.h"
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "tests/support/temporary_folder.h"
 
 namespace ringmaster::cuda {
 namespace {
@@ -101,10 +106,22 @@ TEST_CASE("PlanTable: mistakes are named with file and line") {
         "table.txt:3: line 1 is about the same device, library, op and shape");
 }
 
-TEST_CASE("PlanTable: a file that is not there is said so") {
-  const auto table = PlanTable::Load("no/such/table.txt");
-  CHECK(absl::IsNotFound(table.status()));
-  CHECK(Message(table.status()) == "kernel table no/such/table.txt: cannot be read");
+TEST_CASE("PlanTable: the installed one is read once, by whoever names it or computes with it") {
+  const std::string version = InstalledPlanTableVersion();
+  const auto table = PlanTableOrInstalled(nullptr);
+  REQUIRE(table.ok());
+  const TemporaryFolder folder;
+  std::ofstream(folder / "table.txt") << "A | B | C | D | plain engine 1\n";
+  const char* const before = std::getenv("RINGMASTER_KERNEL_TABLE");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("RINGMASTER_KERNEL_TABLE", (folder / "table.txt").c_str(), 1);
+  CHECK(InstalledPlanTableVersion() == version);
+  CHECK((*PlanTableOrInstalled(nullptr))->size() == (*table)->size());
+  if (before == nullptr) {
+    unsetenv("RINGMASTER_KERNEL_TABLE");
+  } else {
+    setenv("RINGMASTER_KERNEL_TABLE", kept.c_str(), 1);
+  }
 }
 
 // The rule that picks an engine, with candidates that only a test has.
