@@ -186,6 +186,7 @@ Status Train(const SoloFlags& flags) {
       const auto trainer,
       Trainer::Prepare(JobId("solo"), resolved, data::Dataset::OfFacts(resolved.result().data()),
                        backend.get(), CoresOf(flags)));
+  backend->ForgetGiven();
   const std::vector<std::string>& known = trainer->known_shard_sha256();
   if (std::ranges::adjacent_find(known, std::not_equal_to<>()) != known.end()) {
     return FailedPrecondition(

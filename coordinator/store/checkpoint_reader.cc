@@ -76,6 +76,7 @@ StatusOr<std::optional<v1::FilePiece>> CheckpointReader::Next() {
   offset_ += data.size();
   piece.set_data(std::move(data));
   piece.set_last(offset_ == file.expected.bytes);
+  piece.set_bytes(file.expected.bytes);
   if (piece.last()) {
     if (const std::string found = Hex(hash_.Finish()); found != file.expected.sha256) {
       return Error(absl::StatusCode::kDataLoss, "{}/{} has SHA-256 {}, expected {}", path_,

@@ -341,6 +341,7 @@ void JobRunner::Do(const PrepareJob& task) {
     done.known_shard_seconds = (*trainer)->known_shard_seconds();
     done.digest = DigestBytes((*trainer)->digest());
     mark_ = StateMark();
+    if (script_ != nullptr) script_->backend()->ForgetGiven();
     const std::shared_ptr<Trainer> prepared = *std::move(trainer);
     if (task.joins) prepared->MakeRoom();
     states_->Offer(task.job, [prepared](uint64_t step) { return prepared->Open(step); });

@@ -14,6 +14,7 @@
 #include <spdlog/spdlog.h>
 
 #include "common/amount.h"
+#include "common/check.h"
 #include "common/crc32c.h"
 #include "common/exact/block_layout.h"
 #include "common/sha256.h"
@@ -345,6 +346,7 @@ v1::DeviceProfile ScriptBackend::device_profile() const {
 }
 
 bool ScriptBackend::Given(uint32_t parameter, std::span<float> values) const {
+  RING_CHECK(offsets_[parameter] + values.size() <= initial_.size(), "initial values, forgotten");
   std::ranges::copy(std::span(initial_).subspan(offsets_[parameter], values.size()),
                     values.begin());
   return true;

@@ -37,7 +37,11 @@ class ScriptBackend final : public Backend {
   [[nodiscard]] v1::NumericsClass numerics_class(uint32_t threads_per_core) const override;
   [[nodiscard]] v1::DeviceProfile device_profile() const override;
   [[nodiscard]] bool pads() const override { return true; }  // a child takes any number of rows
+  // Until ForgetGiven.
   [[nodiscard]] bool Given(uint32_t parameter, std::span<float> values) const override;
+  // The job has them: they are as large as its parameters. Whoever made the backend, once the job
+  // is prepared.
+  void ForgetGiven() { std::vector<float>().swap(initial_); }
   StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& training) override;
   StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) override;
 
@@ -47,7 +51,7 @@ class ScriptBackend final : public Backend {
 
   const ScriptOptions options_;
   ChildSource* const children_;
-  std::vector<float> initial_;
+  std::vector<float> initial_;       // until ForgetGiven
   std::atomic<uint32_t> cores_ = 0;  // made so far
   std::vector<size_t> offsets_;      // of each tensor's values there, in elements
 };

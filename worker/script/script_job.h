@@ -63,7 +63,7 @@ class ScriptJob {
   ScriptJob& operator=(const ScriptJob&) = delete;
 
   [[nodiscard]] const v1::ScriptFacts& facts() const { return facts_; }
-  [[nodiscard]] Backend* backend() const { return backend_.get(); }
+  [[nodiscard]] ScriptBackend* backend() const { return backend_.get(); }
 
  private:
   explicit ScriptJob(std::string folder) : folder_(std::move(folder)) {}

@@ -59,7 +59,9 @@ StatusOr<ManifestFacts> FactsOf(const Json& manifest) {
 StatusOr<std::vector<std::string>> FileNames(const Json& manifest) {
   try {
     std::vector<std::string> names;
-    for (const Json& entry : manifest.at("files")) {
+    const Json& files = manifest.at("files");
+    if (!files.is_array()) return DataLoss("manifest.json: files is no list");
+    for (const Json& entry : files) {
       names.push_back(entry.at("name").get<std::string>());
       const bool plain = !names.back().empty() && names.back() != "." && names.back() != ".." &&
                          names.back().find('/') == std::string::npos;

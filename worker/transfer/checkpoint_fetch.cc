@@ -58,7 +58,10 @@ Status CheckpointReceiver::Open(const v1::FilePiece& piece) {
     return DataLoss("{} arrived twice", piece.name());
   }
   if (checkpoint_.files.size() == kMaxFiles) return DataLoss("more than {} files", kMaxFiles);
-  checkpoint_.files.push_back({piece.name(), {}});
+  CheckpointFile& file = checkpoint_.files.emplace_back();
+  file.name = piece.name();
+  // A string that grows takes twice its bytes at last.
+  file.bytes.reserve(std::min(piece.bytes(), max_bytes_ - received_));
   open_ = true;
   return absl::OkStatus();
 }

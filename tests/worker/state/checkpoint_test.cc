@@ -205,6 +205,9 @@ TEST_CASE("Checkpoint: a folder is read and verified") {
   REQUIRE(ReadCheckpointFolder(folder.path()).status().code() == absl::StatusCode::kNotFound);
   WriteWhole(folder / kManifestName, "{\"format\":1,\"files\":[{\"name\":\"../x\"}]}");
   REQUIRE_FALSE(ReadCheckpointFolder(folder.path()).ok());
+  WriteWhole(folder / kManifestName, "{\"format\":1,\"files\":{\"a\":{\"name\":\"model\"}}}");
+  REQUIRE(Message(ReadCheckpointFolder(folder.path()).status()).find("files is no list") !=
+          std::string::npos);
   WriteWhole(folder / kManifestName, "not json");
   REQUIRE_FALSE(ReadCheckpointFolder(folder.path()).ok());
 }

@@ -37,6 +37,7 @@ inline std::vector<v1::FilePiece> PiecesOf(const Checkpoint& checkpoint) {
       v1::FilePiece& piece = pieces.emplace_back();
       piece.set_name(file.name);
       piece.set_offset(offset);
+      piece.set_bytes(file.bytes.size());
       piece.set_data(file.bytes.substr(offset, 1 << 20));
       offset += piece.data().size();
       piece.set_last(offset == file.bytes.size());

@@ -74,6 +74,9 @@ TEST_CASE("CheckpointReceiver: what arrives whole is the checkpoint") {
   const StatusOr<Checkpoint> got = Receive(PiecesOf(checkpoint), SourceOf(checkpoint));
   REQUIRE(got.status() == absl::OkStatus());
   CHECK(Same(*got, checkpoint));
+  // And takes no more memory than its bytes.
+  const std::string& largest = got->files.front().bytes;
+  CHECK(largest.capacity() == largest.size());
 }
 
 TEST_CASE("CheckpointReceiver: what is not whole is refused, and says where") {
