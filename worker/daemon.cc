@@ -200,11 +200,15 @@ v1::Attach Daemon::Self() const {
   return self;
 }
 
-JobRunnerOptions Daemon::RunnerOptions() const {
+JobRunnerOptions Daemon::RunnerOptions() {
   JobRunnerOptions options;
   options.name = WorkerId(flags_.name);
   options.incarnation = incarnation_;
   options.begins = [sink = log_sink_](const JobId& job) { sink->BeginJob(job); };
+  options.lost = [this](const Status& why) {
+    spdlog::critical("{}: this process can compute no more on its devices, and ends", Message(why));
+    lost_ = exited_ = true;
+  };
   options.ended = [sink = log_sink_](const JobId& job) { sink->EndJob(job); };
   options.data_root = flags_.data_root;
   options.dialer = security_.dialer;

@@ -41,6 +41,9 @@ class Daemon {
   void Start();
   // True when the daemon ended by itself.
   [[nodiscard]] bool exited() const { return exited_; }
+  // And that it did because its devices are of no use to this process any more: another one may
+  // use them.
+  [[nodiscard]] bool lost() const { return lost_; }
   // Why this host goes away soon; empty: nobody said so.
   [[nodiscard]] std::string notice() const { return notice_.notice(); }
   // Says that it leaves, and goes on: exited() once the coordinator let it go. Idempotent.
@@ -68,7 +71,7 @@ class Daemon {
   void Do(const Action& action);
   void Log(const Event& event, const std::string& reason);
   [[nodiscard]] v1::Attach Self() const;
-  [[nodiscard]] JobRunnerOptions RunnerOptions() const;
+  [[nodiscard]] JobRunnerOptions RunnerOptions();
   [[nodiscard]] std::set<uint32_t> UsedDevices() const;
 
   const Flags flags_;
@@ -88,6 +91,7 @@ class Daemon {
   std::string last_reason_;
 
   std::atomic<bool> exited_ = false;
+  std::atomic<bool> lost_ = false;
   std::atomic<bool> stopped_ = false;
   bool leaving_ = false;  // main thread
 

@@ -66,6 +66,8 @@ struct FakeHooks {
   FakeDeviceHooks device;
   // May change what a training shard gives beside its gradients.
   std::function<void(const ShardInput&, ShardOutput*)> on_output;
+  // Of Backend::lost.
+  std::function<Status()> lost = [] { return absl::OkStatus(); };
   // What the devices say of themselves; without it they say nothing.
   std::function<std::vector<v1::DeviceFigures>()> figures;
 };
@@ -298,6 +300,7 @@ class FakeBackend : public Backend {
   [[nodiscard]] std::vector<v1::DeviceFigures> figures() override {
     return hooks_.figures ? hooks_.figures() : std::vector<v1::DeviceFigures>();
   }
+  [[nodiscard]] Status lost() const override { return hooks_.lost(); }
   [[nodiscard]] bool augments() const override { return hooks_.augments(jobs_++); }
   [[nodiscard]] bool pads() const override { return hooks_.pads; }
   StatusOr<std::unique_ptr<InputStage>> MakeInputStage(const InputStageOptions& options) override {

@@ -296,6 +296,9 @@ class Backend {
   [[nodiscard]] virtual bool pads() const { return false; }
   // Whether its devices are this process's alone: no other worker of the host gets one meanwhile.
   [[nodiscard]] virtual bool exclusive() const { return false; }
+  // Why this process can compute no more on its devices, whatever it does; OK while it can. Whoever
+  // has the backend then ends the process. Any thread.
+  [[nodiscard]] virtual Status lost() const { return absl::OkStatus(); }
   // A folder of this process's own, before the first core: what takes long to find out and is the
   // same every time may be kept there for the next process. It changes no bit.
   virtual void KeepIn(const std::string& /*folder*/) {}

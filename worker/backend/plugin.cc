@@ -34,6 +34,8 @@ class LoadedBackend final : public Backend {
   [[nodiscard]] std::vector<v1::DeviceFigures> figures() override { return backend_->figures(); }
   [[nodiscard]] bool augments() const override { return backend_->augments(); }
   [[nodiscard]] bool pads() const override { return backend_->pads(); }
+  [[nodiscard]] bool exclusive() const override { return backend_->exclusive(); }
+  [[nodiscard]] Status lost() const override { return backend_->lost(); }
   void KeepIn(const std::string& folder) override { backend_->KeepIn(folder); }
   StatusOr<std::unique_ptr<InputStage>> MakeInputStage(const InputStageOptions& options) override {
     return backend_->MakeInputStage(options);

@@ -411,6 +411,7 @@ void JobRunner::Do(const DropJob& task) {
   malloc_trim(0);  // threads that ended leave heaps behind
   spdlog::info("job dropped: job={}", task.job.value());
   options_.ended(task.job);
+  if (const Status lost = backend_->lost(); !lost.ok()) options_.lost(lost);
 }
 
 void JobRunner::Do(const MeasureRing& task) {

@@ -43,6 +43,8 @@ struct JobRunnerOptions {
   // Told when a job begins to be served, and when it ends; the next one may have begun by then.
   std::function<void(const JobId&)> begins = [](const JobId&) {};
   std::function<void(const JobId&)> ended = [](const JobId&) {};
+  // Told behind the end of a job that this process can compute no more, and why.
+  std::function<void(const Status&)> lost = [](const Status&) {};
 };
 
 class JobRunner {

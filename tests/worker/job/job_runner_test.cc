@@ -271,6 +271,24 @@ TEST_CASE(
   CHECK(prepared->error.empty());
 }
 
+TEST_CASE("JobRunner: devices that are lost are said behind the end of the job, not before") {
+  World world;
+  std::atomic<bool> lost = false;
+  FakeHooks hooks;
+  hooks.lost = [&]() -> Status {
+    return lost ? Internal("shard: an illegal address") : absl::OkStatus();
+  };
+  Member member(&world, "w1", hooks);
+  member.node.runner().Submit(DropJob{kRunnersJob});
+  member.node.runner().Submit(InspectDataset{kRunnersJob, world.source});
+  REQUIRE(member.node.Await<InspectDone>()->error.empty());
+  lost = true;
+  member.node.runner().Submit(PrepareJob{kRunnersJob, world.resolved});
+  REQUIRE(member.node.Await<PrepareDone>());
+  member.node.runner().Submit(DropJob{kRunnersJob});
+  CHECK(member.node.Await<StopRequested>()->reason == "shard: an illegal address");
+}
+
 TEST_CASE("JobRunner: its stop ends what waits for a device") {
   World world;
   SlowDevice device;

@@ -33,6 +33,7 @@ class RunnerNode {
     runner.data_root = data_root;
     runner.cores.resize(1);
     runner.cores[0].name = "core0";
+    runner.lost = [this](const Status& why) { Keep(StopRequested{Message(why)}); };
     runner_.emplace(runner, &backend_, port_.get(), &states_, &data_, coordinator,
                     [this](Event event) { Keep(std::move(event)); });
     runner_->Start();

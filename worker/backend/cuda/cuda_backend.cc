@@ -140,6 +140,7 @@ StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(Replay replay, std::s
   RING_ASSIGN_OR_RETURN(std::vector<DeviceFacts> devices, FindDevices());
   const DeviceFacts first = devices.front();
   std::erase_if(devices, [&](const DeviceFacts& facts) { return !SameModel(facts, first); });
+  SetAwaitLimit(options.run_limit);
   uint64_t free_bytes = UINT64_MAX;
   for (size_t i = 0; i < devices.size(); ++i) {
     // What is measured has a context of this process from then on: no GPU that others use.

@@ -30,6 +30,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] uint32_t devices() const override { return static_cast<uint32_t>(devices_.size()); }
   [[nodiscard]] std::vector<v1::DeviceFigures> figures() override { return gauges_.Read(); }
   [[nodiscard]] bool augments() const override { return true; }
+  [[nodiscard]] Status lost() const override { return Lost(); }
   // Keeps plans of convolutions.
   void KeepIn(const std::string& folder) override;
   StatusOr<std::unique_ptr<InputStage>> MakeInputStage(const InputStageOptions& options) override;

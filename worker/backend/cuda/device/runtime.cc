@@ -2,34 +2,107 @@
 
 #include <cuda_runtime_api.h>
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <utility>
 
+#include "common/mutex.h"
 #include "worker/backend/core_layout.h"
 #include "worker/backend/failure.h"
 
 namespace ringmaster::cuda {
 
+namespace {
+
+std::atomic<std::chrono::milliseconds> await_limit{std::chrono::minutes(2)};
+
+// Why the process can compute no more; the first reason stays. Lives as long as the process.
+struct LostReason {
+  Mutex mu;
+  std::string text ABSL_GUARDED_BY(mu);
+};
+LostReason& TheReason() {
+  static auto* const reason = new LostReason;
+  return *reason;
+}
+
+// Nothing of CUDA is called any more: a call may hang, and destructors make some.
+[[noreturn]] void EndProcess(const std::string& text) {
+  spdlog::critical("{}: the GPU is of no use to this process any more, which ends", text);
+  spdlog::default_logger()->flush();
+  std::_Exit(kLostExitCode);
+}
+
+}  // namespace
+
+Damage DamageOf(cudaError_t error) {
+  switch (error) {
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorHardwareStackError:
+    case cudaErrorLaunchTimeout:
+      return Damage::kDevice;
+    case cudaErrorIllegalAddress:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorAssert:
+      return Damage::kProcess;
+    default:
+      return Damage::kNone;
+  }
+}
+
 Status FromCuda(cudaError_t error, std::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
   const std::string text =
       fmt::format("{}: {}: {}", what, cudaGetErrorName(error), cudaGetErrorString(error));
+  const Damage damage = DamageOf(error);
+  if (damage == Damage::kDevice) EndProcess(text);
+  if (damage == Damage::kProcess) {
+    const MutexLock lock(TheReason().mu);
+    if (TheReason().text.empty()) TheReason().text = text;
+  }
   return error == cudaErrorMemoryAllocation ? OutOfMemory("{}", text) : Internal("{}", text);
 }
 
+Status Lost() {
+  const MutexLock lock(TheReason().mu);
+  return TheReason().text.empty() ? absl::OkStatus() : Internal("{}", TheReason().text);
+}
+
+void SetAwaitLimit(std::chrono::milliseconds limit) { await_limit = limit; }
+
 Status Await(cudaEvent_t event, std::string_view what) {
-  constexpr std::chrono::milliseconds kAwake(3);
-  const auto end = std::chrono::steady_clock::now() + kAwake;
-  do {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kAwake(3), kLongest(100);
+  constexpr int kPart = 256;  // of what was waited so far, slept at a time
+  const Clock::time_point begin = Clock::now();
+  const std::chrono::milliseconds limit = await_limit;
+  while (true) {
     const cudaError_t state = cudaEventQuery(event);
     if (state != cudaErrorNotReady) return FromCuda(state, what);
     (void)cudaGetLastError();  // no error of the next launch
-    std::this_thread::yield();
-  } while (std::chrono::steady_clock::now() < end);
-  return FromCuda(cudaEventSynchronize(event), what);
+    const Clock::duration waited = Clock::now() - begin;
+    if (waited < kAwake) {
+      std::this_thread::yield();
+      continue;
+    }
+    if (waited >= limit) {
+      EndProcess(
+          fmt::format("{}: the GPU has not done it for {} ms (--run-limit)", what, limit.count()));
+    }
+    std::this_thread::sleep_for(std::min<Clock::duration>(waited / kPart, kLongest));
+  }
 }
 
 void Arena::Free() {

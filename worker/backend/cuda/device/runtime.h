@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,8 +19,20 @@ namespace ringmaster::cuda {
 // Errors of CUDA as Status. Thread-safe (free functions).
 
 // OK, or INTERNAL (RESOURCE_EXHAUSTED when device memory is used up) with what was being done and
-// CUDA's name and text of the error.
+// CUDA's name and text of the error. An error behind which this process can compute no more on any
+// GPU is remembered (Lost); one of the device itself ends the process at once, as by SIGKILL: the
+// ring goes on without it, and whoever started it starts it again.
 [[nodiscard]] Status FromCuda(cudaError_t error, std::string_view what);
+
+// Why this process can compute no more on its GPUs; OK while it can.
+[[nodiscard]] Status Lost();
+
+// What an error leaves behind.
+enum class Damage : uint8_t { kNone, kProcess, kDevice };
+[[nodiscard]] Damage DamageOf(cudaError_t error);
+
+// Of a process that the device ended.
+inline constexpr int kLostExitCode = 70;
 
 // Of the launches since the last call on this thread.
 [[nodiscard]] inline Status LaunchStatus(std::string_view what) {
@@ -57,9 +70,12 @@ using GraphExec = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
 }
 
 // Waits on the calling thread until the event is there. The thread asks again and again for the
-// first milliseconds, and lets others run between two questions; then it sleeps. Waking takes some
-// 50 us (an H100's host), four of which in a step of 3 ms cost a twentieth of it.
+// first milliseconds, and lets others run between two questions; then it sleeps for longer and
+// longer between them, in all for less than a hundredth of what it waits. (Waking takes some 50 us
+// on an H100's host, four of which in a step of 3 ms cost a twentieth of it.) An event that is not
+// there within the limit, which is 2 minutes until it is set, is a device that hangs: see FromCuda.
 [[nodiscard]] Status Await(cudaEvent_t event, std::string_view what);
+void SetAwaitLimit(std::chrono::milliseconds limit);
 
 // Waits on the calling thread for everything that is on the stream now. `event` is any event that
 // nobody else waits for.

@@ -1,0 +1,62 @@
+// What becomes of a process whose GPU hangs, or whose context an error has spoilt: seen from
+// another one, because it is for the life of the process.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <functional>
+
+#include "tests/worker/backend/cuda/late_runtime.h"
+#include "worker/backend/cuda/device/runtime.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+using std::chrono::milliseconds;
+
+// The exit code of a child that does `work`.
+int ExitOf(const std::function<int()>& work) {
+  const pid_t child = fork();
+  if (child == 0) _exit(work());
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int AwaitEvent(testing::Ready ready) {
+  SetAwaitLimit(milliseconds(30));
+  const auto stream = MakeStream();
+  const auto event = MakeEvent();
+  if (!stream.ok() || !event.ok()) return 1;
+  testing::SetEventsReady(ready);
+  return WaitFor(stream->get(), event->get(), "a step").ok() ? 0 : 2;
+}
+
+}  // namespace
+
+TEST_CASE("CUDA lost: a GPU that hangs ends the process, within the limit") {
+  CHECK(ExitOf([] { return AwaitEvent(testing::Ready::kNever); }) == kLostExitCode);
+  CHECK(ExitOf([] { return AwaitEvent(testing::Ready::kSecondTime); }) == 0);
+}
+
+TEST_CASE("CUDA lost: an error of the device ends the process, one of a kernel is remembered") {
+  CHECK(ExitOf([] { return FromCuda(cudaErrorECCUncorrectable, "a step").ok() ? 0 : 1; }) ==
+        kLostExitCode);
+  CHECK(ExitOf([] {
+          const bool before = Lost().ok();
+          const bool failed = !FromCuda(cudaErrorIllegalAddress, "a step").ok();
+          (void)FromCuda(cudaErrorLaunchFailure, "the next");
+          return before && failed && Message(Lost()).starts_with("a step: ") ? 3 : 1;
+        }) == 3);
+}
+
+TEST_CASE("CUDA lost: what a call was given wrong leaves the process as it was") {
+  for (const cudaError_t error : {cudaErrorInvalidValue, cudaErrorMemoryAllocation,
+                                  cudaErrorNotSupported, cudaErrorNotReady}) {
+    CHECK(DamageOf(error) == Damage::kNone);
+  }
+  CHECK_FALSE(FromCuda(cudaErrorInvalidValue, "a step").ok());
+  CHECK(Lost().ok());
+}
+
+}  // namespace ringmaster::cuda
