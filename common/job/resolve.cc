@@ -47,7 +47,8 @@ v1::Optimizer OptimizerOf(const v1::JobSpec& complete) {
   return optimizer;
 }
 
-// For what the data are.
+}  // namespace
+
 StatusOr<v1::Graph> GraphOf(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
   RING_ASSIGN_OR_RETURN(const model::Columns columns, ResolveColumns(spec, data));
   const model::Outputs outputs = {spec.loss(), spec.metrics()};
@@ -59,8 +60,6 @@ StatusOr<v1::Graph> GraphOf(const v1::JobSpec& spec, const v1::DatasetFacts& dat
   if (spec.kind() == v1::JOB_KIND_EVALUATE) model::FreezeAll(&graph);
   return graph;
 }
-
-}  // namespace
 
 namespace {
 
