@@ -22,6 +22,7 @@
 #include "common/model/build.h"
 #include "common/model/fine_tuning.h"
 #include "common/text.h"
+#include "common/zoo/model_table.h"
 
 namespace ringmaster::job {
 namespace {
