@@ -111,7 +111,7 @@ StatusOr<CheckpointDownload::Convert> ConvertTo(Client& client, const GetOptions
         "it out",
         options.layout);
   }
-  RING_RETURN_IF_ERROR(model::ForeignTensors(graph, layout).status());
+  RING_RETURN_IF_ERROR(model::CheckLayout(layout, graph));
   return CheckpointDownload::Convert([layout, graph = std::move(graph)](const std::string& bytes) {
     return model::InLayout(layout, graph, bytes);
   });

@@ -37,7 +37,7 @@ struct Kernels {
                        int64_t* sums);
   // The same where every magnitude's bits are below `limit`, at most NarrowLimit(quantization), so
   // that |q| < 2^30; else it is false, and nothing happens. Addends are at most 2^30; `sums` may be
-  // they. `*bits`: of the sums after it, as above, but 1 where all are zero.
+  // they. `*bits`: of the sums after it, as above.
   bool (*quantize_add_narrow)(const float* gradient, size_t count, Quantization quantization,
                               uint32_t limit, const int32_t* addends, int32_t* sums, int* bits);
   // units.h, of at most 256 elements.

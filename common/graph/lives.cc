@@ -60,10 +60,9 @@ class LifeFinder {
     if (buffer == Lives::kOutside || room(output).outside) return false;
     NodeId& last = lives_.buffers[buffer].last;
     const bool dies = last == now && !fed_[buffer];
-    if (turn.op->storage == Storage::kInPlace &&
-        (!dies || room(input).bytes != room(output).bytes)) {
-      return false;
-    }
+    if (turn.op->storage == Storage::kInPlace && !dies) return false;
+    // Also a reshape's need not be the same: tiles of another shape.
+    if (room(input).bytes != room(output).bytes) return false;
     lives_.buffer_of[static_cast<size_t>(output)] = buffer;
     last = std::max(last, last_reader(output));
     return true;

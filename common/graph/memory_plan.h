@@ -36,8 +36,9 @@ struct MemoryPlan {
 // first; the smallest arena wins and ties are broken by id, so the plan is a function of its
 // arguments. Columns and seeds are in the arena, from node 0 on; parameters, their
 // gradients and moving statistics are not. A reshape lies where its input lies, and an op whose row
-// of the op table says kInPlace may overwrite an input that dies there (relu, relu_gradient,
-// dropout, dropout_gradient): then the two placements are the same bytes.
+// of the op table says kInPlace may overwrite an input that dies there (the elementwise ones and
+// their gradients, batch_norm_gradient): then the two placements are the same bytes. Both only
+// where input and output take the same.
 [[nodiscard]] MemoryPlan PlanMemory(const Program& program, const MemoryOptions& options);
 
 // What lies in the arena while the node runs during which most is live: largest first. Values that

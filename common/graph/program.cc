@@ -42,9 +42,7 @@ double Shown(Output::View view, double mean) {
     case Output::View::kMean:
       return mean;
     case Output::View::kRootMean:
-      return std::sqrt(mean);
-    case Output::View::kExpMean:
-      return std::exp(mean);
+      return SquareRoot(mean);
   }
   return mean;
 }

@@ -75,8 +75,8 @@ struct Scalar {
 // that is minimized is the sum over all losses of weight * value.
 struct Output {
   enum class Role : uint8_t { kLoss, kMeasure };
-  enum class View : uint8_t { kMean, kRootMean, kExpMean };  // as v1::View
-  std::string name;                                          // loss, accuracy: unique
+  enum class View : uint8_t { kMean, kRootMean };  // as v1::View
+  std::string name;                                // loss, accuracy: unique
   Role role = Role::kLoss;
   size_t scalar = 0;            // its place in Program::scalars
   View view = View::kMean;      // what is shown of its mean over the samples; a loss's is kMean

@@ -118,6 +118,7 @@ v1::ResultSpec StateOf(v1::ResultSpec result) {
   result.clear_continues();
   result.clear_watches();
   result.clear_evaluation_steps();
+  result.clear_class_maps();  // the job goes on with the newest one of that job
   v1::Optimizer& optimizer = *result.mutable_optimizer();
   optimizer.clear_schedule();
   const OneofDescriptor& kind = *v1::Optimizer::descriptor()->FindOneofByName("kind");

@@ -135,6 +135,10 @@ Key Describe(const FieldDescriptor& field) {
   if (field.is_repeated() && !key.limits.empty()) {
     key.limits = (key.choices.empty() ? "each " : "list of ") + key.limits;
   }
+  if (rules.max_items() > 0) {
+    key.limits = fmt::format("at most {}{}{}", rules.max_items(), key.limits.empty() ? "" : ", ",
+                             key.limits);
+  }
   return key;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/graph/program.h"
 #include "common/job/field_names.h"
 
 namespace ringmaster::job {
@@ -42,8 +43,14 @@ const char* KeyOf(const v1::Watch& watch) {
 }
 
 Status ResolveWatch(const v1::ResultSpec& result, v1::Watch* watch) {
+  const auto& outputs = result.graph().outputs();
   std::vector<std::string> names;
-  for (const v1::Output& output : result.graph().outputs()) {
+  // As graph::MetricsOf: of several losses what is minimized is a metric, too.
+  if (std::ranges::count_if(outputs, &v1::Output::has_loss) > 1) {
+    names.emplace_back(graph::kMinimized);
+    watch->set_lower_is_better(watch->name() == names.back());
+  }
+  for (const v1::Output& output : outputs) {
     names.push_back(output.name());
     const bool lower = output.has_loss() || output.measure().lower_is_better();
     if (output.name() == watch->name()) watch->set_lower_is_better(lower);

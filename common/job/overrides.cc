@@ -29,8 +29,9 @@ Status SetInList(const std::vector<std::string>& path, size_t depth, const Edit&
                            list->items.size());
   }
   const auto at = list->items.begin() + static_cast<std::ptrdiff_t>(index);
+  if (edit.removes() && at == list->items.end()) return absl::OkStatus();
   if (edit.removes() && depth + 1 == path.size()) {
-    if (at != list->items.end()) list->items.erase(at);
+    list->items.erase(at);
     return absl::OkStatus();
   }
   if (at == list->items.end()) list->items.emplace_back();
@@ -43,8 +44,10 @@ Status SetInMap(const std::vector<std::string>& path, size_t depth, const Edit& 
   if (key.empty()) return InvalidArgument("{}: a key is empty", edit.where);
   auto at = std::find_if(map->members.begin(), map->members.end(),
                          [&](const YamlNode::Member& member) { return member.key == key; });
+  // What is not there needs no mapping around it.
+  if (edit.removes() && at == map->members.end()) return absl::OkStatus();
   if (edit.removes() && depth + 1 == path.size()) {
-    if (at != map->members.end()) map->members.erase(at);
+    map->members.erase(at);
     return absl::OkStatus();
   }
   if (at == map->members.end()) {
@@ -59,6 +62,7 @@ Status Set(const std::vector<std::string>& path, size_t depth, const Edit& edit,
     return absl::OkStatus();
   }
   if (node->kind == Kind::kNull) {
+    if (edit.removes() && depth > 0) return absl::OkStatus();
     node->kind = Kind::kMap;
     node->where = edit.where;
   }

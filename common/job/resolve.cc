@@ -38,15 +38,6 @@ StatusOr<uint64_t> TotalSteps(const v1::JobSpec& spec, uint64_t steps_per_epoch)
                          steps_per_epoch);
 }
 
-Status CheckFacts(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
-  if (!spec.data().format().empty() && data.format() != spec.data().format()) {
-    return FailedPrecondition("the dataset is of format {}, the job wants {}", data.format(),
-                              spec.data().format());
-  }
-  if (data.train_samples() > 0) return absl::OkStatus();
-  return FailedPrecondition("the dataset has no training samples");
-}
-
 // A job that takes no step has the one without slots.
 v1::Optimizer OptimizerOf(const v1::JobSpec& complete) {
   if (complete.kind() == v1::JOB_KIND_TRAIN) return complete.optimizer();
@@ -56,7 +47,8 @@ v1::Optimizer OptimizerOf(const v1::JobSpec& complete) {
   return optimizer;
 }
 
-// For what the data are.
+}  // namespace
+
 StatusOr<v1::Graph> GraphOf(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
   RING_ASSIGN_OR_RETURN(const model::Columns columns, ResolveColumns(spec, data));
   const model::Outputs outputs = {spec.loss(), spec.metrics()};
@@ -69,11 +61,10 @@ StatusOr<v1::Graph> GraphOf(const v1::JobSpec& spec, const v1::DatasetFacts& dat
   return graph;
 }
 
-}  // namespace
-
 namespace {
 
 constexpr uint32_t kUsualShards = 8;
+constexpr uint64_t kMostBatch = UINT32_MAX;
 
 // Whether its attach may say how many there are.
 bool ShardsAreOpen(const v1::JobSpec& spec) { return spec.has_script() && !spec.has_shards(); }
@@ -189,6 +180,10 @@ Status AddInit(const v1::JobSpec& complete, const v1::InitSourceFacts& init, v1:
 
 // With nothing left that the script's attach says, and valid.
 StatusOr<v1::JobSpec> Completed(v1::JobSpec spec, const v1::ScriptFacts& facts) {
+  if (!spec.has_batch() && facts.batch() > kMostBatch) {
+    return InvalidArgument("batch: the script's attach says {}; expected at most {}", facts.batch(),
+                           kMostBatch);
+  }
   TakeSaid(facts, &spec);
   const auto missing = [](const char* what, const char* example) {
     return InvalidArgument(
@@ -229,7 +224,6 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
                                   const v1::NumericsClass& numerics_class,
                                   const v1::InitSourceFacts* init) {
   RING_RETURN_IF_ERROR(Validate(spec));
-  RING_RETURN_IF_ERROR(CheckFacts(spec, data));
   v1::ResolvedJob job;
   v1::ResultSpec& result = *job.mutable_result();
   const v1::JobSpec complete = WithDefaults(spec);
@@ -246,7 +240,7 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
 
 void TakeSaid(const v1::ScriptFacts& facts, v1::JobSpec* spec) {
   if (!spec->has_batch() && facts.batch() > 0) {
-    spec->set_batch(static_cast<uint32_t>(std::min<uint64_t>(facts.batch(), UINT32_MAX)));
+    spec->set_batch(static_cast<uint32_t>(std::min<uint64_t>(facts.batch(), kMostBatch)));
   }
   if (!spec->has_shards() && facts.shards() > 0) spec->set_shards(facts.shards());
   if (!spec->has_shards() && spec->has_batch()) {
@@ -288,6 +282,18 @@ namespace {
 // Of a shard, whose numbers are one packet: docs/core_protocol.md.
 constexpr uint64_t kMostScriptRows = 16'377;
 
+// Whoever updates the tensor takes that group's rate, also where nothing of it depends on one.
+Status CheckGroup(const v1::ScriptTensor& tensor, const v1::ScriptFacts& facts) {
+  if (tensor.role() != v1::PARAMETER) {
+    if (tensor.group() == 0) return absl::OkStatus();
+    return InvalidArgument("the script says group {} of {}, which is no parameter: expected 0",
+                           tensor.group(), tensor.name());
+  }
+  if (tensor.group() < static_cast<uint32_t>(facts.groups_size())) return absl::OkStatus();
+  return InvalidArgument("the script says group {} of {}, and has {} of them", tensor.group(),
+                         tensor.name(), facts.groups_size());
+}
+
 }  // namespace
 
 StatusOr<v1::ResolvedJob> ResolveScript(const v1::JobSpec& spec, const v1::ScriptFacts& facts,
@@ -298,13 +304,13 @@ StatusOr<v1::ResolvedJob> ResolveScript(const v1::JobSpec& spec, const v1::Scrip
   v1::ResolvedJob job;
   v1::ResultSpec& result = *job.mutable_result();
   const v1::JobSpec complete = WithDefaults(said);
-  const uint64_t rows = (complete.batch() + complete.shards() - 1) / complete.shards();
+  const uint64_t batch = complete.batch(), shards = complete.shards();
+  const uint64_t rows = (batch + shards - 1) / shards;
   if (rows > kMostScriptRows) {
     return InvalidArgument(
         "batch {} in {} shards are {} samples a shard, and a script's core takes "
         "{} at most: say shards: {} or more",
-        complete.batch(), complete.shards(), rows, kMostScriptRows,
-        (complete.batch() + kMostScriptRows - 1) / kMostScriptRows);
+        batch, shards, rows, kMostScriptRows, (batch + kMostScriptRows - 1) / kMostScriptRows);
   }
   *result.mutable_data() = DataOf(complete, facts);
   result.mutable_data_use()->set_train_samples(result.data().train_samples());
@@ -313,15 +319,12 @@ StatusOr<v1::ResolvedJob> ResolveScript(const v1::JobSpec& spec, const v1::Scrip
   RING_RETURN_IF_ERROR(graph::ScriptProgram(result.graph(), graph::Mode::kTraining, 1).status());
   if (spec.has_init() && init != nullptr) RING_RETURN_IF_ERROR(AddInit(complete, *init, &job));
   for (const v1::ScriptTensor& tensor : facts.tensors()) {
+    RING_RETURN_IF_ERROR(CheckGroup(tensor, facts));
     v1::TensorUpdate& update = *result.add_updates();
     update.set_learning_rate(1);
     update.set_adds(tensor.role() == v1::BUFFER);
     update.set_group(tensor.group());
     if (tensor.role() != v1::PARAMETER) continue;
-    if (tensor.group() >= static_cast<uint32_t>(facts.groups_size())) {
-      return InvalidArgument("the script says group {} of {}, and has {} of them", tensor.group(),
-                             tensor.name(), facts.groups_size());
-    }
     update.set_weight_decay(facts.groups(static_cast<int>(tensor.group())).weight_decay());
   }
   return ResolveRest(said, complete, numerics_class, std::move(job));

@@ -19,6 +19,9 @@ namespace ringmaster::job {
 // model as it is. Of a job of a script what its attach may say stays open (TakeSaid).
 [[nodiscard]] v1::JobSpec WithDefaults(v1::JobSpec spec);
 
+// What a job of the spec's kind computes, on such data, before anything is frozen by `freeze`.
+[[nodiscard]] StatusOr<v1::Graph> GraphOf(const v1::JobSpec& spec, const v1::DatasetFacts& data);
+
 // `spec` valid, `data` and `numerics_class` as the workers reported them; that class has all shards
 // (a job that mixes classes gets its map when they were measured). steps_per_epoch =
 // ceil(train_samples / batch); an epoch's last batch may be smaller. `init`: what the source of the

@@ -124,6 +124,8 @@ Status CheckText(const std::string& path, const v1::FieldRules& rules, const std
   return InvalidArgument("{}: expected {}, got {}", path, RangeWords(rules), text.size());
 }
 
+constexpr uint32_t kMostItems = 1024;  // of a list whose rules say no other number
+
 Status CheckPart(const Message& part, const std::string& path, const v1::FieldRules& rules);
 
 // Element `index` of a repeated field, or the value of a singular one (index -1).
@@ -157,7 +159,13 @@ Status CheckValue(const Message& message, const FieldDescriptor& field, int inde
 
 Status CheckEach(const Message& message, const FieldDescriptor& field, const std::string& path,
                  const v1::FieldRules& rules) {
-  for (int i = 0; i < message.GetReflection()->FieldSize(message, &field); ++i) {
+  const int size = message.GetReflection()->FieldSize(message, &field);
+  const uint32_t most = rules.max_items() > 0 ? rules.max_items() : kMostItems;
+  const bool of_rules = !rules.help().empty();  // layers have checks of their own
+  if (of_rules && static_cast<uint32_t>(size) > most) {
+    return InvalidArgument("{}: expected at most {} of them, got {}", path, most, size);
+  }
+  for (int i = 0; i < size; ++i) {
     const std::string element = IsMessage(field) ? fmt::format("{}.{}", path, i) : path;
     RING_RETURN_IF_ERROR(CheckValue(message, field, i, element, rules));
   }

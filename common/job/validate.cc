@@ -22,6 +22,7 @@
 #include "common/model/build.h"
 #include "common/model/fine_tuning.h"
 #include "common/text.h"
+#include "common/zoo/model_table.h"
 
 namespace ringmaster::job {
 namespace {
@@ -60,8 +61,8 @@ Status CheckFormat(const std::string& format) {
   if (format.empty()) return absl::OkStatus();  // the workers look what is there
   const std::vector<std::string> known = data::FormatNames();
   if (std::find(known.begin(), known.end(), format) != known.end()) return absl::OkStatus();
-  return InvalidArgument("data.format: \"{}\" is not known; known: {}", format,
-                         fmt::join(known, ", "));
+  return InvalidArgument("data.format: \"{}\" is not known; known: {}",
+                         OneLine(format, kMaxNameText), fmt::join(known, ", "));
 }
 
 Status CheckData(const v1::DataSource& data) {
@@ -83,11 +84,16 @@ Status CheckLayers(const v1::JobSpec& spec) {
   if (!written || spec.data().format().empty()) return absl::OkStatus();
   const auto facts = data::UsualFacts(spec.data());
   if (!facts.ok()) return absl::OkStatus();
-  const auto columns = ResolveColumns(spec, *facts);
-  if (!columns.ok()) return absl::OkStatus();
-  RING_ASSIGN_OR_RETURN(v1::Graph graph,
-                        model::BuildGraph(spec.model(), *columns, {spec.loss(), spec.metrics()}));
+  if (!ResolveColumns(spec, *facts).ok()) return absl::OkStatus();
+  RING_ASSIGN_OR_RETURN(v1::Graph graph, GraphOf(spec, *facts));
   return model::Freeze(spec.freeze(), &graph);
+}
+
+Status CheckModel(const v1::JobSpec& spec) {
+  RING_RETURN_IF_ERROR(model::Resolve(spec.model()).status());
+  const bool named = spec.model().layers_size() == 0;
+  const bool compares = spec.kind() != v1::JOB_KIND_PREDICT;
+  return named && compares ? zoo::CheckLoss(spec.model()) : absl::OkStatus();
 }
 
 Status CheckPrecision(const v1::Precision& precision) {
@@ -262,7 +268,7 @@ Status Validate(const v1::JobSpec& spec) {
     RING_RETURN_IF_ERROR(CheckScript(spec));
     return CheckShards(complete);
   }
-  RING_RETURN_IF_ERROR(model::Resolve(spec.model()).status());
+  RING_RETURN_IF_ERROR(CheckModel(spec));
   RING_RETURN_IF_ERROR(CheckData(spec.data()));
   RING_RETURN_IF_ERROR(CheckAugment(spec, complete));
   RING_RETURN_IF_ERROR(CheckLayers(spec));

@@ -93,7 +93,9 @@ std::string Listed(const Columns& columns) {
 
 class LayerBuilder {
  public:
-  explicit LayerBuilder(const Columns& columns) : columns_(columns), builder_(1) {
+  // `said`: nullptr, or what the losses would read, in place of all outputs.
+  LayerBuilder(const Columns& columns, std::vector<Said>* said)
+      : columns_(columns), said_(said), builder_(1) {
     for (const v1::StoredColumn& column : columns) {
       const graph::Shape shape(column.shape().begin(), column.shape().end());
       const ValueId value = builder_.Input(column.name(), shape, column.least(), column.limit());
@@ -122,8 +124,9 @@ class LayerBuilder {
     }
     if (model.layers_size() == 0) RING_RETURN_IF_ERROR(AddNamed(model));
     const bool held = ends_in_logits_ || !outputs.losses.empty();
-    if (held && !outputs.none) RING_RETURN_IF_ERROR(AddOutputs(outputs));
-    if (!outputs.none) RING_RETURN_IF_ERROR(CheckRead(model));
+    const bool known = !outputs.losses.empty() || target_->type() == v1::ELEMENT_TYPE_INT32;
+    if (held && (known || said_ == nullptr)) RING_RETURN_IF_ERROR(AddOutputs(outputs));
+    if (said_ == nullptr) RING_RETURN_IF_ERROR(CheckRead(model));
     return builder_.Finish();
   }
 
@@ -312,18 +315,24 @@ class LayerBuilder {
 
   // ---- losses and metrics -----------------------------------------------------------------------
 
+  // With names, and the usual one where none is written.
+  [[nodiscard]] Layers LossesOf(const Outputs& wanted) const {
+    Layers losses = wanted.losses;
+    if (losses.empty()) {
+      const bool classes = target_->type() == v1::ELEMENT_TYPE_INT32;
+      losses.Add()->set_kind(classes ? "softmax_cross_entropy" : "mean_squared_error");
+    }
+    for (v1::Layer& loss : losses) {
+      if (loss.name().empty()) loss.set_name(losses.size() == 1 ? "loss" : loss.kind());
+    }
+    return losses;
+  }
+
   Status AddOutputs(const Outputs& wanted) {
     has_outputs_ = true;
-    Outputs outputs = wanted;
-    if (outputs.losses.empty()) {
-      const bool classes = target_->type() == v1::ELEMENT_TYPE_INT32;
-      outputs.losses.Add()->set_kind(classes ? "softmax_cross_entropy" : "mean_squared_error");
-    }
-    for (v1::Layer& loss : outputs.losses) {
-      if (!loss.name().empty()) continue;
-      loss.set_name(outputs.losses.size() == 1 ? "loss" : loss.kind());
-    }
+    Outputs outputs = {.losses = LossesOf(wanted), .metrics = wanted.metrics};
     RING_RETURN_IF_ERROR(AddAll(outputs.losses, Role::kLoss, !wanted.losses.empty()));
+    if (said_ != nullptr) return absl::OkStatus();
     if (outputs.metrics.empty()) AddUsualMetric(outputs.losses[0], &outputs.metrics);
     for (v1::Layer& metric : outputs.metrics) {
       if (metric.name().empty()) metric.set_name(metric.kind());
@@ -368,6 +377,7 @@ class LayerBuilder {
     const std::string last = last_ == nullptr ? "" : last_->name();
     RING_ASSIGN_OR_RETURN(const ValueId said,
                           Read(output.inputs_size() > 0 ? output.inputs(0) : last));
+    if (said_ != nullptr) return AddSaid(output, *kind, said);
     const std::string name = output.inputs_size() > 1 ? output.inputs(1) : target_->name();
     const auto column = std::ranges::find(columns_, name, &v1::StoredColumn::name);
     if (column == columns_.end()) {
@@ -378,16 +388,31 @@ class LayerBuilder {
     return AddOutput(builder_, output.name(), *kind, output.attributes(), said, name);
   }
 
+  // No column says how that is compared.
+  Status AddSaid(const v1::Layer& loss, const OutputKind& kind, ValueId value) {
+    const graph::Shape& shape = builder_.shape(value);
+    if (kind.of_classes) {
+      RING_RETURN_IF_ERROR(CheckLogits(shape));
+    } else if (shape.size() == 2 && shape[1] == 1) {
+      value = builder_.Add(loss.name() + "/reshape", graph::Reshape{}, value);
+    }
+    said_->push_back({loss.name(), loss.kind(), value});
+    return builder_.status();
+  }
+
+  static Status CheckLogits(const graph::Shape& shape) {
+    if (shape.size() == 2) return absl::OkStatus();
+    return InvalidArgument("the last layer makes {}; the loss reads logits (N, classes)",
+                           graph::ToString(shape));
+  }
+
   Status CheckClasses(ValueId logits, const v1::StoredColumn& column) const {
     const graph::Shape& shape = builder_.shape(logits);
     if (column.type() != v1::ELEMENT_TYPE_INT32) {
       return InvalidArgument("column {} is float32; it compares with classes, which are int32",
                              column.name());
     }
-    if (shape.size() != 2) {
-      return InvalidArgument("the last layer makes {}; the loss reads logits (N, classes)",
-                             graph::ToString(shape));
-    }
+    RING_RETURN_IF_ERROR(CheckLogits(shape));
     if (shape[1] >= column.limit()) return absl::OkStatus();
     return InvalidArgument("it has {} units, column {} needs {}: write units: {}", shape[1],
                            column.name(), column.limit(),
@@ -409,6 +434,7 @@ class LayerBuilder {
   }
 
   const Columns& columns_;
+  std::vector<Said>* const said_;
   const v1::StoredColumn* input_ = nullptr;  // the first one
   const v1::StoredColumn* target_ = nullptr;
   GraphBuilder builder_;
@@ -422,9 +448,9 @@ class LayerBuilder {
 }  // namespace
 
 StatusOr<graph::Program> BuildForward(const v1::Model& model, const Columns& columns,
-                                      const Outputs& outputs) {
+                                      const Outputs& outputs, std::vector<Said>* said) {
   if (model.layers_size() > 0) RING_RETURN_IF_ERROR(CheckLayers(model));
-  LayerBuilder builder(columns);
+  LayerBuilder builder(columns, said);
   RING_RETURN_IF_ERROR(builder.Check());
   return builder.Build(model, outputs);
 }

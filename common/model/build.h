@@ -22,13 +22,23 @@ using Columns = std::vector<v1::StoredColumn>;
 // accuracy where it is int32, mean_squared_error and mae where it is float32.
 struct Outputs {
   google::protobuf::RepeatedPtrField<v1::Layer> losses, metrics;
-  bool none = false;  // neither, and layers that nothing reads are fine: of data without targets
+};
+
+// What a loss reads.
+struct Said {
+  std::string loss, kind;  // its name, and softmax_cross_entropy
+  graph::ValueId value = graph::kNoValue;
 };
 
 // The layers of one sample as they train, without gradients, and without a loss where the model
 // ends in features and none is wanted. INVALID_ARGUMENT: `net.yaml:9:5: add1 (add): ...`.
+// `said`: of data without targets, but for a column that says what the first one would be. Nothing
+// is compared with it, and layers that nothing reads are fine. What the losses would read comes
+// back there, a number of each sample where that is all of it; nothing where none is written and
+// such a target has no classes.
 [[nodiscard]] StatusOr<graph::Program> BuildForward(const v1::Model& model, const Columns& columns,
-                                                    const Outputs& outputs = {});
+                                                    const Outputs& outputs = {},
+                                                    std::vector<Said>* said = nullptr);
 
 // The canonical forward graph; also a model without a loss is an error then.
 [[nodiscard]] StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const Columns& columns,

@@ -176,6 +176,7 @@ class InitResolver {
       List(name, report_.mutable_fresh_names());
       return;
     }
+    if (!wanted.unordered.empty()) return problems_.Add(name, wanted.unordered);
     const auto found = sources_.find(wanted.theirs);
     if (found == sources_.end()) {
       problems_.Add(name, wanted.theirs == name ? fmt::format("{} is not in the source", name)

@@ -11,31 +11,50 @@
 namespace ringmaster::model {
 namespace {
 
+// What a value of rank 2 has of an image that was flattened, when nothing since has mixed features.
+struct Flattened {
+  std::vector<int64_t> image;  // H, W and C; empty: none, or one of a single pixel
+  bool in_part = false;        // beside other elements, or as a cut of it
+
+  // Whether C, H, W is another order.
+  [[nodiscard]] bool has_order() const { return in_part || (!image.empty() && image[2] > 1); }
+  bool operator==(const Flattened&) const = default;
+};
+
 // What a graph says of tensors beside their shapes, by name.
 struct Uses {
-  // H, W and C of the image that was flattened in front of a dense kernel, or of a vector with a
-  // value for each of its elements, with nothing between that changes the shape.
-  std::map<std::string, std::vector<int64_t>> images;
+  // In front of a dense kernel, or of a vector with a value for each element.
+  std::map<std::string, Flattened> flattened;
   std::map<std::string, int64_t> channels;  // of kernels that see each channel by itself
 };
 
-// Empty where it is no flattened image, or one of a single pixel, whose order is every layout's.
-std::vector<int64_t> ImageBehind(const graph::Graph& graph, graph::ValueId x) {
-  while (graph.value(x).producer != graph::kFed) {
-    const graph::Node& before = graph.node(graph.value(x).producer);
-    const graph::Shape& from = graph.value(before.inputs[0]).shape;
-    if (before.as<graph::Reshape>() != nullptr && from.size() == 4 &&
-        graph.value(x).shape.size() == 2) {
-      return from[1] * from[2] > 1 ? std::vector<int64_t>(from.begin() + 1, from.end())
-                                   : std::vector<int64_t>();
-    }
-    if (from != graph.value(x).shape) break;
-    x = before.inputs[0];
+// What a node makes of that of the values before it, where its output has the shape `made`.
+Flattened Passed(const graph::Graph& graph, const graph::Node& node, const graph::Shape& made,
+                 const std::vector<Flattened>& values) {
+  if (made.size() != 2 || node.as<graph::Dense>() != nullptr) return {};
+  const graph::Shape& from = graph.value(node.inputs[0]).shape;
+  if (node.as<graph::Reshape>() != nullptr && from.size() == 4) {
+    if (from[1] * from[2] == 1) return {};
+    return {.image = {from.begin() + 1, from.end()}};
   }
-  return {};
+  Flattened passed;
+  bool first = true, any = false, same = true;
+  for (const graph::ValueId input : node.inputs) {
+    const Flattened& operand = values[static_cast<size_t>(input)];
+    any = any || operand.has_order();
+    if (graph.value(input).shape != made) {
+      same = same && !operand.has_order();
+      continue;
+    }
+    same = same && (first || operand == passed);
+    if (first) passed = operand;
+    first = false;
+  }
+  return any && !same ? Flattened{.in_part = true} : passed;
 }
 
-void AddUses(const graph::Graph& graph, const graph::Node& node, Uses* uses) {
+void AddUses(const graph::Graph& graph, const graph::Node& node,
+             const std::vector<Flattened>& values, Uses* uses) {
   if (node.inputs.size() < 2) return;
   const graph::Shape& in = graph.value(node.inputs[0]).shape;
   if (const auto* conv = node.as<graph::Conv2d>(); conv != nullptr) {
@@ -44,13 +63,14 @@ void AddUses(const graph::Graph& graph, const graph::Node& node, Uses* uses) {
     return;
   }
   if (in.size() != 2) return;
-  const std::vector<int64_t> image = ImageBehind(graph, node.inputs[0]);
-  if (image.empty()) return;
+  const Flattened& flattened = values[static_cast<size_t>(node.inputs[0])];
   const bool dense = node.as<graph::Dense>() != nullptr;
   for (size_t i = 1; i < node.inputs.size(); ++i) {
     const graph::Value& read = graph.value(node.inputs[i]);
     const bool has_rows = dense ? i == 1 : read.shape == graph::Shape{in[1]};
-    if (has_rows && read.producer == graph::kFed) uses->images[read.name] = image;
+    if (!has_rows || read.producer != graph::kFed) continue;
+    const auto [at, added] = uses->flattened.emplace(read.name, flattened);
+    if (!added && at->second != flattened) at->second.in_part = true;  // it is two layers'
   }
 }
 
@@ -60,16 +80,29 @@ StatusOr<Uses> UsesIn(const v1::Graph& message) {
   RING_ASSIGN_OR_RETURN(const graph::Program program,
                         graph::FromMessage(message, graph::Mode::kInference, 1));
   Uses uses;
-  for (const graph::Node& node : program.graph.nodes()) AddUses(program.graph, node, &uses);
+  std::vector<Flattened> values(program.graph.values().size());
+  for (const graph::Node& node : program.graph.nodes()) {
+    AddUses(program.graph, node, values, &uses);
+    for (const graph::ValueId made : node.outputs) {
+      values[static_cast<size_t>(made)] =
+          Passed(program.graph, node, program.graph.value(made).shape, values);
+    }
+  }
   return uses;
 }
 
 ForeignTensor TensorIn(v1::TensorLayout layout, const std::string& name,
                        const std::vector<int64_t>& ours, const Uses& uses) {
   ForeignTensor tensor{.name = name, .theirs = graph::NameIn(layout, name)};
-  const auto image = uses.images.find(name);
-  if (image != uses.images.end() && layout == v1::TENSOR_LAYOUT_PYTORCH) {
-    tensor.image = image->second;
+  const auto flattened = uses.flattened.find(name);
+  if (flattened != uses.flattened.end() && layout == v1::TENSOR_LAYOUT_PYTORCH) {
+    tensor.image = flattened->second.image;
+    if (flattened->second.in_part) {
+      tensor.unordered = fmt::format(
+          "{} reads a flattened image beside other values, whose order PyTorch's C, H, W changes: "
+          "only layout ringmaster or keras has it",
+          name);
+    }
   }
   tensor.order = graph::AxisOrder::Of(layout, name, ours, tensor.image);
   tensor.shape = graph::ShapeIn(tensor.order, ours);
@@ -102,8 +135,17 @@ StatusOr<std::vector<ForeignTensor>> ForeignTensors(const v1::Graph& graph,
   return tensors;
 }
 
+Status CheckLayout(v1::TensorLayout layout, const v1::Graph& graph) {
+  RING_ASSIGN_OR_RETURN(const std::vector<ForeignTensor> tensors, ForeignTensors(graph, layout));
+  for (const ForeignTensor& tensor : tensors) {
+    if (!tensor.unordered.empty()) return InvalidArgument("{}", tensor.unordered);
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<std::string> InLayout(v1::TensorLayout layout, const v1::Graph& graph,
                                const std::string& file) {
+  RING_RETURN_IF_ERROR(CheckLayout(layout, graph));
   RING_ASSIGN_OR_RETURN(const std::vector<ForeignTensor> tensors, ForeignTensors(graph, layout));
   RING_ASSIGN_OR_RETURN(const TensorViews ours, ReadSafetensors(file));
   if (ours.size() != tensors.size()) {

@@ -21,11 +21,17 @@ struct ForeignTensor {
   std::vector<int64_t> other_shape;
   std::vector<int64_t> image;  // H, W and C of what was flattened in front of it, else empty
   graph::AxisOrder order;
+  // Why its elements have no order there that is known: a flattened image is only a part of what
+  // stands in front of it. Else empty.
+  std::string unordered = {};
 };
 
 // Each parameter, then each statistic of the graph. INVALID_ARGUMENT: two have one name there.
 [[nodiscard]] StatusOr<std::vector<ForeignTensor>> ForeignTensors(const v1::Graph& graph,
                                                                   v1::TensorLayout layout);
+
+// Whether InLayout writes such a model: INVALID_ARGUMENT also names a tensor without a known order.
+[[nodiscard]] Status CheckLayout(v1::TensorLayout layout, const v1::Graph& graph);
 
 // A safetensors file of ours, model.safetensors or ema.safetensors of a checkpoint, as that layout
 // has it: bits as they are, all names changed. DATA_LOSS: it is not the file of a job with that

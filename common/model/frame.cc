@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include "common/graph/message/field_checks.h"
 #include "common/graph/message/message.h"
 #include "common/text.h"
 
@@ -41,15 +42,6 @@ std::string NearestOr(const std::string& word, const std::vector<std::string>& k
   return fmt::format("there are {}", fmt::join(known, ", "));
 }
 
-namespace {
-
-bool IsColumnName(const std::string& name) {
-  return !name.empty() && name[0] >= 'a' && name[0] <= 'z' &&
-         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
-}
-
-}  // namespace
-
 StatusOr<std::string> NameTable::Find(const Frame& frame, const std::string& name) const {
   if (const auto at = known_.find(frame.prefix + name); at != known_.end()) return at->second;
   const size_t slash = name.rfind('/');
@@ -63,7 +55,7 @@ StatusOr<std::string> NameTable::Find(const Frame& frame, const std::string& nam
                            later->where);
   }
   // It may be a column: which ones there are is known once the data are.
-  if (frame.block == nullptr && IsColumnName(name)) return name;
+  if (frame.block == nullptr && graph::IsWord(name)) return name;
   std::vector<std::string> known;
   for (auto at = known_.lower_bound(frame.prefix); at != known_.end(); ++at) {
     if (!at->first.starts_with(frame.prefix)) break;

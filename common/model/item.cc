@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include "common/graph/message/field_checks.h"
 #include "common/text.h"
 
 namespace ringmaster::model {
@@ -11,17 +12,9 @@ namespace {
 
 constexpr size_t kMostNames = 256;  // of inputs and outputs
 
-// a to z first, then 0 to 9 and _ too: names of blocks and options.
-bool IsWord(const std::string& name) {
-  constexpr size_t kMostBytes = 64;
-  const auto small = [](char c) { return c >= 'a' && c <= 'z'; };
-  return !name.empty() && name.size() <= kMostBytes && small(name[0]) &&
-         std::ranges::all_of(
-             name, [&](char c) { return small(c) || (c >= '0' && c <= '9') || c == '_'; });
-}
-
+// Names of blocks and options.
 Status CheckWord(const YamlNode::Member& member, const char* what) {
-  if (IsWord(member.key)) return absl::OkStatus();
+  if (graph::IsWord(member.key)) return absl::OkStatus();
   return InvalidArgument("{}: {} \"{}\": expected a to z first, then 0 to 9 and _ too",
                          member.where, what, OneLine(member.key, 64));
 }

@@ -19,27 +19,22 @@ namespace {
 using graph::Program;
 using graph::ValueId;
 
+bool HasTarget(const Columns& columns) {
+  return std::ranges::find(columns, v1::COLUMN_USE_TARGET, &v1::StoredColumn::use) != columns.end();
+}
+
 // Models are made for a target: where the data have none one that they might have, which nothing
-// reads in the end.
-void AddTarget(const Wanted& wanted, Columns* columns, Outputs* outputs) {
-  if (std::ranges::find(*columns, v1::COLUMN_USE_TARGET, &v1::StoredColumn::use) !=
-      columns->end()) {
-    return;
-  }
-  v1::StoredColumn& target = columns->emplace_back();
+// reads.
+v1::StoredColumn TargetOf(const Wanted& wanted, const Outputs& outputs) {
+  v1::StoredColumn target;
   target.set_use(v1::COLUMN_USE_TARGET);
   target.set_name("target");
-  for (const v1::Layer& loss : outputs->losses) {
-    if (loss.inputs_size() > 1) target.set_name(loss.inputs(1));
-  }
-  if (wanted.classes > 0) {
-    target.set_type(v1::ELEMENT_TYPE_INT32);
-    target.set_limit(wanted.classes);
-    outputs->metrics.Clear();
-    return;
-  }
-  target.set_type(v1::ELEMENT_TYPE_FLOAT32);
-  *outputs = {.losses = {}, .metrics = {}, .none = true};
+  const auto named = std::ranges::find_if(
+      outputs.losses, [](const v1::Layer& loss) { return loss.inputs_size() > 1; });
+  if (named != outputs.losses.end()) target.set_name(named->inputs(1));
+  target.set_type(wanted.classes > 0 ? v1::ELEMENT_TYPE_INT32 : v1::ELEMENT_TYPE_FLOAT32);
+  target.set_limit(wanted.classes);
+  return target;
 }
 
 // A row's name, of a layer's.
@@ -75,39 +70,54 @@ Status AddLayers(const Wanted& wanted, Program* program) {
   return absl::OkStatus();
 }
 
+// Of data with targets.
+std::vector<Said> SaidIn(const Program& program) {
+  std::vector<Said> said;
+  for (const graph::Output& output : program.outputs) {
+    if (output.role != graph::Output::Role::kLoss) continue;
+    const ValueId sum = program.scalars[output.scalar].value;
+    const graph::Node& node = program.graph.node(program.graph.value(sum).producer);
+    said.push_back({output.name, node.op(), node.inputs[0]});
+  }
+  return said;
+}
+
+// `wanted`, or the next one that no layer has.
+std::string FreeName(const Program& program, std::string wanted) {
+  const auto taken = [&] {
+    return std::ranges::count(program.graph.values(), wanted, &graph::Value::name) > 0 ||
+           std::ranges::count(program.graph.nodes(), wanted, &graph::Node::name) > 0;
+  };
+  while (taken()) wanted += '_';
+  return wanted;
+}
+
 // What the loss reads, or its probabilities.
-Status AddLossRows(const graph::Output& loss, bool alone, Program* program) {
-  const ValueId sum = program->scalars[loss.scalar].value;
-  const graph::Node& node =
-      program->graph.nodes()[static_cast<size_t>(program->graph.value(sum).producer)];
-  const bool classes = node.as<graph::SoftmaxCrossEntropy>() != nullptr;
-  const bool yes_or_no = node.as<graph::SigmoidCrossEntropy>() != nullptr;
-  const std::string prefix = alone ? "" : loss.name + "_";
-  ValueId value = node.inputs[0];
+Status AddLossRows(const Said& said, bool alone, Program* program) {
+  const bool classes = said.kind == graph::SoftmaxCrossEntropy::kTraits.name;
+  const bool yes_or_no = said.kind == graph::SigmoidCrossEntropy::kTraits.name;
+  const std::string prefix = alone ? "" : said.loss + "_";
   if (!classes && !yes_or_no) {
-    program->rows.push_back({prefix + "values", value});
+    program->rows.push_back({prefix + "values", said.value});
     return absl::OkStatus();
   }
   const graph::Kind op = classes ? graph::Kind(graph::Softmax{}) : graph::Kind(graph::Sigmoid{});
   const std::string name = prefix + "probabilities";
   RING_ASSIGN_OR_RETURN(
       const auto made,
-      graph::AddOp(&program->graph,
-                   {.name = name, .kind = op, .inputs = {value}, .float32 = true}));
+      graph::AddOp(
+          &program->graph,
+          {.name = FreeName(*program, name), .kind = op, .inputs = {said.value}, .float32 = true}));
   program->rows.push_back({name, made[0]});
   return absl::OkStatus();
 }
 
-Status AddRows(const Wanted& wanted, Program* program) {
+Status AddRows(const Wanted& wanted, const std::vector<Said>& said, Program* program) {
   if (!wanted.layers.empty()) return AddLayers(wanted, program);
-  std::vector<graph::Output> losses;
-  std::ranges::copy_if(
-      program->outputs, std::back_inserter(losses),
-      [](const graph::Output& output) { return output.role == graph::Output::Role::kLoss; });
-  for (const graph::Output& loss : losses) {
-    RING_RETURN_IF_ERROR(AddLossRows(loss, losses.size() == 1, program));
+  for (const Said& each : said) {
+    RING_RETURN_IF_ERROR(AddLossRows(each, said.size() == 1, program));
   }
-  if (!losses.empty()) return absl::OkStatus();
+  if (!said.empty()) return absl::OkStatus();
   program->rows.push_back({"values", program->graph.nodes().back().outputs[0]});
   return absl::OkStatus();
 }
@@ -129,11 +139,15 @@ void Prune(Program* program) {
 
 }  // namespace
 
-StatusOr<v1::Graph> BuildPredictions(const v1::Model& model, Columns columns, Outputs outputs,
-                                     const Wanted& wanted) {
-  AddTarget(wanted, &columns, &outputs);
-  RING_ASSIGN_OR_RETURN(Program program, BuildForward(model, columns, outputs));
-  RING_RETURN_IF_ERROR(AddRows(wanted, &program));
+StatusOr<v1::Graph> BuildPredictions(const v1::Model& model, Columns columns,
+                                     const Outputs& outputs, const Wanted& wanted) {
+  std::vector<Said> said;
+  const bool compares = HasTarget(columns);
+  if (!compares) columns.push_back(TargetOf(wanted, outputs));
+  RING_ASSIGN_OR_RETURN(Program program,
+                        BuildForward(model, columns, outputs, compares ? nullptr : &said));
+  if (compares) said = SaidIn(program);
+  RING_RETURN_IF_ERROR(AddRows(wanted, said, &program));
   Prune(&program);
   v1::Graph message = graph::ToMessage(program);
   FreezeAll(&message);

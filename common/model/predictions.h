@@ -24,6 +24,6 @@ struct Wanted {
 // head/fc is head_fc. INVALID_ARGUMENT: as BuildGraph, or there is no such layer, or its value is
 // nothing of each sample.
 [[nodiscard]] StatusOr<v1::Graph> BuildPredictions(const v1::Model& model, Columns columns,
-                                                   Outputs outputs, const Wanted& wanted);
+                                                   const Outputs& outputs, const Wanted& wanted);
 
 }  // namespace ringmaster::model

@@ -22,8 +22,9 @@ Status UnknownModel(const std::string& name) {
   const std::string known = fmt::format("`ringctl model ls` lists all {}", names.size());
   if (name.empty()) return InvalidArgument("model.name is missing; {}", known);
   const std::string guess = Nearest(name, names);
-  if (guess.empty()) return InvalidArgument("there is no model named \"{}\"; {}", name, known);
-  return InvalidArgument("there is no model named \"{}\"; did you mean {}? ({})", name, guess,
+  const std::string shown = OneLine(name, 64);
+  if (guess.empty()) return InvalidArgument("there is no model named \"{}\"; {}", shown, known);
+  return InvalidArgument("there is no model named \"{}\"; did you mean {}? ({})", shown, guess,
                          known);
 }
 
@@ -73,14 +74,18 @@ StatusOr<ResolvedOptions> Resolve(const Entry& entry, const v1::Model& model) {
 StatusOr<v1::Model> ResolveModel(const v1::Model& model) {
   RING_ASSIGN_OR_RETURN(const Entry* entry, FindModel(model.name()));
   RING_ASSIGN_OR_RETURN(const ResolvedOptions resolved, Resolve(*entry, model));
-  if (!resolved.has_loss) {
-    return InvalidArgument(
-        "model {} with head none ends in features and has no loss to train by: head own or gap has",
-        model.name());
-  }
   v1::Model filled = model;
   *filled.mutable_options() = resolved.options;
   return filled;
+}
+
+Status CheckLoss(const v1::Model& model) {
+  RING_ASSIGN_OR_RETURN(const Entry* entry, FindModel(model.name()));
+  RING_ASSIGN_OR_RETURN(const ResolvedOptions resolved, Resolve(*entry, model));
+  if (resolved.has_loss) return absl::OkStatus();
+  return InvalidArgument(
+      "model {} with head none ends in features and has no loss to train by: head own or gap has",
+      model.name());
 }
 
 StatusOr<bool> AddModel(const v1::Model& model, const DataShape& data, GraphBuilder& builder,

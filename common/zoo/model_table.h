@@ -111,8 +111,10 @@ struct ModelDescription {
                                       graph::GraphBuilder& builder, graph::ValueId images,
                                       graph::ValueId* made);
 
-// For a job: checks name and options (each option belongs to the model and is in range, and there
-// is a loss) and fills defaults.
+// For a job: checks name and options (each option belongs to the model and is in range) and fills
+// defaults.
 [[nodiscard]] StatusOr<v1::Model> ResolveModel(const v1::Model& model);
+// Likewise; and there is a loss, which a job that predicts can do without.
+[[nodiscard]] Status CheckLoss(const v1::Model& model);
 
 }  // namespace ringmaster::zoo

@@ -193,26 +193,30 @@ class Planner {
   struct Taken {
     uint64_t core = 0, elements = 0;
     WorkerMemory host;
-    graph::Peak peak;
     double operations = 0;
   };
-  [[nodiscard]] StatusOr<Taken> Take(const v1::ResultSpec& result,
-                                     const v1::MemoryOptions& memory) {
+  // `peak`: nullptr where nobody asks, as it takes long to find.
+  [[nodiscard]] StatusOr<Taken> Take(const v1::ResultSpec& result, const v1::MemoryOptions& memory,
+                                     graph::Peak* peak = nullptr) {
     RING_ASSIGN_OR_RETURN(const ProgramSet programs, ProgramSet::Build(result, memory));
     RING_ASSIGN_OR_RETURN(const auto layout,
                           StateLayout::Create(programs.any(), optimizer_->slot_names()));
     RING_ASSIGN_OR_RETURN(const auto weights, backend_->MakeWeights(programs.any()));
     Taken taken;
     uint64_t exchanged = 0;  // a lane has room for the program that needs most
+    const graph::Program* largest = nullptr;
+    graph::MemoryPlan plan;
     for (const auto& [shape, program] : programs.programs()) {
-      RING_ASSIGN_OR_RETURN(const CoreLayout core, core_->Plan(program, *weights));
+      RING_ASSIGN_OR_RETURN(CoreLayout core, core_->Plan(program, *weights));
       exchanged = std::max<uint64_t>(exchanged, core.host_bytes);
       if (core.bytes <= taken.core) continue;
       taken.core = core.bytes;
       taken.elements = core.element_bytes;
-      taken.peak = graph::PeakOf(program, core.plan);
       taken.operations = graph::Operations(program.graph);
+      largest = &program;
+      plan = std::move(core.plan);
     }
+    if (peak != nullptr && largest != nullptr) *peak = graph::PeakOf(*largest, plan);
     taken.host = MemoryOf(result, programs, *layout,
                           {.weights = weights->HostBytes(),
                            .exchanged = options_.cores * exchanged,
@@ -337,7 +341,8 @@ StatusOr<JobPlan> PlanResult(const v1::ResultSpec& result, const PlanOptions& op
                              Backend* backend) {
   Planner planner(result, options, backend);
   RING_RETURN_IF_ERROR(planner.Open());
-  RING_ASSIGN_OR_RETURN(Planner::Taken taken, planner.Take(result, options.memory));
+  graph::Peak peak;
+  RING_ASSIGN_OR_RETURN(Planner::Taken taken, planner.Take(result, options.memory, &peak));
   RING_ASSIGN_OR_RETURN(const JobPlan::Rematerialize rematerialize, planner.Compare(taken));
   const uint64_t shards = result.shards();
   JobPlan plan = {.device = backend->numerics_class(options.threads_per_core).backend(),
@@ -351,7 +356,7 @@ StatusOr<JobPlan> PlanResult(const v1::ResultSpec& result, const PlanOptions& op
                   .own_memory = planner.own_memory(),
                   .host = std::move(taken.host),
                   .workers = options.workers,
-                  .peak = std::move(taken.peak),
+                  .peak = std::move(peak),
                   .rematerialize = rematerialize};
   RING_ASSIGN_OR_RETURN(const uint64_t samples,
                         LargestWithin(options.memory_per_core, kMostShardSamples / shards,

@@ -197,7 +197,8 @@ class SizeCheck {
       } else if (sizes_.least == sizes_.most) {
         sizes_.least = sizes_.most = WithShort(sizes_.most, resize.short_());
       } else {
-        sizes_ = {{resize.short_(), resize.short_()}, {kAny, kAny}};
+        shorter_ = resize.short_();
+        sizes_ = {{shorter_, shorter_}, {kAny, kAny}};
       }
     }
     return absl::OkStatus();
@@ -221,14 +222,18 @@ class SizeCheck {
           Text(cut), Text(sizes_.least));
     }
     sizes_.least = sizes_.most = cut;
+    shorter_ = 0;
     return absl::OkStatus();
   }
   Status Fraction(const v1::CenterCrop& crop) {
+    if (shorter_ > 0) sizes_.most = {shorter_, shorter_};  // as far as the square goes
+    shorter_ = 0;
     sizes_ = {SquareOf(sizes_.least, crop.fraction()), SquareOf(sizes_.most, crop.fraction())};
     return absl::OkStatus();
   }
 
   SizeRange sizes_;
+  uint32_t shorter_ = 0;  // the shorter side of images of any shape; 0: they have not one for all
   bool resized_ = false;
 };
 

@@ -1,6 +1,8 @@
 #include "common/graph/memory_plan.h"
 
 #include <catch2/catch.hpp>
+
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -284,6 +286,29 @@ TEST_CASE("MemoryPlan: reshape is the same bytes, relu overwrites an input that 
   CHECK(offset(flat) == offset(images));
   CHECK(offset(relu) == offset(dense));
   CHECK(offset(late) == offset(dense));
+}
+
+TEST_CASE("MemoryPlan: a reshape that takes more than its input has bytes of its own") {
+  GraphBuilder builder(4);
+  const ValueId images = builder.Input(2, 2, 1);
+  const ValueId relu = builder.Add("relu", Relu{}, images);
+  const ValueId flat = builder.Add("flatten", layers::Flatten{}, relu);
+  testing::AddClassifierOutputs(builder, builder.Add("dense", layers::Dense{.units = 5}, flat));
+  const auto program = builder.Finish();
+  REQUIRE(program.ok());
+  // Rows of at least 64 bytes where a value has two axes.
+  const auto padded = [](const Value& value) {
+    const size_t bytes = static_cast<size_t>(Elements(value.shape)) * ByteSize(value.dtype);
+    return value.shape.size() == 2 ? std::max(bytes, static_cast<size_t>(value.shape[0]) * 64)
+                                   : bytes;
+  };
+  const MemoryPlan plan = PlanMemory(*program, {.bytes_of = padded});
+  const auto at = [&](ValueId id) { return plan.values[static_cast<size_t>(id)]; };
+  CHECK(at(relu).bytes == 64);
+  CHECK(at(flat).bytes == 256);
+  CHECK_FALSE(Overlap(at(flat), at(relu)));
+  CHECK(plan.arena_bytes >= 64 + 256);
+  CHECK(at(flat).offset + at(flat).bytes <= plan.arena_bytes);
 }
 
 TEST_CASE("MemoryPlan: the description names the largest values at the peak") {

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/job/class_map.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
 #include "tests/support/cluster_messages.h"
@@ -150,6 +151,32 @@ TEST_CASE("Continue: there are steps left") {
   CHECK(RefusalOf({"steps=21"}).empty());
   CHECK(
       RefusalOf({"steps=null", "epochs=2"}).starts_with("epochs: expected more than the 20 steps"));
+}
+
+TEST_CASE(
+    "Continue: the newest class map of the job is the first one of this, whatever led to it") {
+  const v1::NumericsClass plain = testing::MakeAttach("a").numerics_class();
+  v1::NumericsClass fast = plain;
+  fast.set_instruction_set("avx512");
+  const v1::ClassMap both =
+      MakeClassMap(8, {{.numerics = plain, .cores = 3}, {.numerics = fast, .cores = 5}}, nullptr);
+  v1::ClassMap later = OneClass(8, fast);
+  later.set_step(10);
+  later.set_before_evaluation(false);
+  const v1::JobSpec source = Written({});
+  const v1::JobSpec longer = Written({"continue=j0001", "steps=40"});
+  v1::ResolvedJob resolved = ResolvedSource(source);
+  const auto first_map = [&] {
+    const auto continued = ResolveContinued(longer, {source, resolved, CheckpointOf(20)});
+    INFO(continued.status());
+    REQUIRE(continued.ok());
+    CHECK(continued->result().class_maps_size() == 1);
+    return TextOf(continued->result().class_maps(0));
+  };
+  *resolved.mutable_result()->mutable_class_maps(0) = both;
+  CHECK(first_map() == TextOf(both));
+  *resolved.mutable_result()->add_class_maps() = later;
+  CHECK(first_map() == TextOf(OneClass(8, fast)));
 }
 
 }  // namespace

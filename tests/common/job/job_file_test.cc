@@ -202,6 +202,15 @@ TEST_CASE("Job file: --set replaces, adds, appends and removes") {
   CHECK(Parsed("name: a", {"data.resize=[1, 2]"}).data().resize().values_size() == 2);
 }
 
+TEST_CASE("Job file: --set that removes what is not there leaves the job as it is") {
+  const std::string before = Parsed(kAlexnet).SerializeAsString();
+  for (const std::string key : {"stop.min_delta", "optimizer.schedule.warmup", "stop",
+                                "augment.3.random_flip", "augment.3", "data.csv.header"}) {
+    INFO(key);
+    CHECK(Parsed(kAlexnet, {key + "=null"}).SerializeAsString() == before);
+  }
+}
+
 TEST_CASE("Job file: an error of --set names the override") {
   CHECK(ParseError(kAlexnet, {"btach=4"}) ==
         "--set btach=4: unknown key \"btach\"; did you mean \"batch\"?");

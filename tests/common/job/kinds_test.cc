@@ -88,5 +88,30 @@ TEST_CASE("Resolve: a job of kind predict takes a step for each batch of one set
         "data.classes: 9 of them, and column label has labels up to 9");
 }
 
+TEST_CASE("Validate: only a job that predicts may have a model without a loss") {
+  const std::vector<std::string> features = {
+      "model={name: resnet18, head: none}",
+      "model={layers: [{zoo: {model: resnet18, head: none}}]}"};
+  const std::vector<std::string> predicts = {"kind=predict", "steps=null", "optimizer=null",
+                                             "init={job: j0001}"};
+  for (const std::string& model : features) {
+    INFO(model);
+    for (const std::string format : {"data.format=cifar10", "data.format=null"}) {
+      std::vector<std::string> changes = predicts;
+      changes.insert(changes.end(), {model, format});
+      CHECK(Message(Validate(Spec(changes))) == "");
+    }
+    std::vector<std::string> changes = predicts;
+    changes.push_back(model);
+    const auto job = Resolve(Spec(changes), Facts(), Numerics());
+    INFO(job.status());
+    REQUIRE(job.ok());
+    CHECK(job->result().graph().outputs(0).name() == "values");
+    CHECK_THAT(Message(Validate(Spec({model}))), Catch::Contains("no loss to train by"));
+    changes.push_back("kind=evaluate");
+    CHECK_THAT(Message(Validate(Spec(changes))), Catch::Contains("no loss to train by"));
+  }
+}
+
 }  // namespace
 }  // namespace ringmaster::job

@@ -409,6 +409,25 @@ TEST_CASE("Resolve: what stops a job is its best, too, unless that is named") {
   CHECK(each->result().evaluation_steps() == 2);
 }
 
+TEST_CASE("Resolve: of several losses what is minimized may be watched, under its name") {
+  const std::vector<std::string> two = {
+      "loss=[{softmax_cross_entropy: {name: a}}, {softmax_cross_entropy: {name: b, weight: 0.5}}]",
+      "stop={metric: test/loss, patience: 2}"};
+  const auto job = Resolve(Spec(two), Facts(), Numerics());
+  INFO(job.status());
+  REQUIRE(job.ok());
+  CHECK(StopWatch(job->result()).name() == "loss");
+  CHECK(StopWatch(job->result()).lower_is_better());
+  const auto of = [&](const std::string& metric) {
+    return Resolve(Spec({two[0], "stop={metric: " + metric + ", patience: 2}"}), Facts(),
+                   Numerics());
+  };
+  CHECK(StopWatch(of("test/b")->result()).lower_is_better());
+  CHECK_FALSE(StopWatch(of("test/accuracy")->result()).lower_is_better());
+  CHECK(Message(of("test/recall").status()) ==
+        "stop.metric: the model has no metric \"recall\"; it has loss, a, b, accuracy");
+}
+
 TEST_CASE("Resolve: epochs become steps; data that do not fit are refused") {
   const auto job = Resolve(Spec({"steps=null", "epochs=5"}), Facts(), Numerics());
   REQUIRE(job.ok());

@@ -212,5 +212,22 @@ TEST_CASE("Job rules: a number that is none is in no range") {
   }
 }
 
+TEST_CASE("Job rules: a list has a longest length, which is checked before what is in it") {
+  v1::JobSpec spec = LeastSpec();
+  for (int i = 0; i < 64; ++i) spec.add_augment()->mutable_random_flip();
+  CHECK(CheckRules(spec).ok());
+  spec.add_augment();  // none of its kinds
+  CHECK(Message(Validate(spec)) == "augment: expected at most 64 of them, got 65");
+  spec = LeastSpec({"freeze=[a]"});
+  for (int i = 0; i < 256; ++i) spec.add_freeze("a");
+  CHECK(Message(CheckRules(spec)) == "freeze: expected at most 256 of them, got 257");
+  spec = LeastSpec();
+  for (int i = 0; i < 1025; ++i) spec.mutable_data()->mutable_resize()->add_values(8);
+  CHECK(Message(CheckRules(spec)) == "data.resize: expected at most 1024 of them, got 1025");
+  spec = LeastSpec();
+  for (int i = 0; i < 1025; ++i) spec.mutable_model()->add_layers();
+  CHECK(CheckRules(spec).ok());  // models have limits of their own
+}
+
 }  // namespace
 }  // namespace ringmaster::job

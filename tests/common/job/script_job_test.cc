@@ -205,6 +205,13 @@ TEST_CASE("Script job: the job file wins over attach, and what neither says is n
   CHECK_THAT(error(OwnFacts(8, 4, 9), {"workers.min=5"}),
              Catch::StartsWith("workers.min 5 is larg"));
   CHECK_THAT(error(OwnFacts(131'072, 8, 9), {}), Catch::Contains("say shards: 9 or more"));
+  CHECK_THAT(error(OwnFacts(UINT32_MAX, 8, 9), {}),
+             Catch::StartsWith("batch 4294967295 in 8 shards are 536870912 samples a shard"));
+  v1::ScriptFacts wide = OwnFacts(64, 4, 9);
+  wide.set_batch(5'000'000'000);
+  CHECK(error(wide, {}) ==
+        "batch: the script's attach says 5000000000; expected at most 4294967295");
+  CHECK(error(wide, {"batch=8"}).empty());
   CHECK_THAT(error(OwnFacts(8, 4, UINT64_MAX), {}), Catch::Contains("do not fit into 64 bits"));
 }
 
@@ -226,6 +233,10 @@ TEST_CASE("Script job: facts that cannot be are refused") {
   v1::ScriptFacts group = OwnFacts(8, 2, 9);
   group.mutable_tensors(0)->set_group(1);
   CHECK_FALSE(OwnResolved(OwnSpec(kOwn), group).ok());
+  group = OwnFacts(8, 2, 9);
+  group.mutable_tensors(1)->set_group(4'000'000'000);
+  CHECK(Message(OwnResolved(OwnSpec(kOwn), group).status()) ==
+        "the script says group 4000000000 of bn.running_mean, which is no parameter: expected 0");
   v1::ScriptFacts rate = OwnFacts(8, 2, 9);
   rate.mutable_optimizer()->mutable_torch_sgd()->set_momentum(2);
   CHECK_THAT(Message(OwnResolved(OwnSpec(kOwn), rate).status()),

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <set>
@@ -30,6 +31,8 @@ constexpr char kEverything[] =
     "  - flatten\n"
     "  - batch_norm: {name: flat}\n"
     "  - dropout: 0.1\n"
+    "  - dense: {name: square, units: 32}\n"
+    "  - layer_norm: {name: between}\n"
     "  - dense: {name: first, units: 5}\n"
     "  - layer_norm: {name: ln}\n"
     "  - dense: {name: fc, units: classes}\n";
@@ -69,6 +72,7 @@ Tensors Numbered(const v1::Graph& graph) {
 struct Found {
   Shape shape;
   std::vector<float> values;
+  bool operator==(const Found&) const = default;
 };
 std::map<std::string, Found> ReadAll(const std::string& file) {
   const auto views = ReadSafetensors(file);
@@ -99,7 +103,7 @@ v1::InitSourceFacts FactsOf(const std::map<std::string, Found>& file) {
 TEST_CASE("Foreign weights: what is written in a layout is what init takes, bit by bit") {
   const v1::Graph graph = GraphOf(Read(kEverything), kSmall);
   const Tensors ours = Numbered(graph);
-  REQUIRE(ours.values.size() == 25);
+  REQUIRE(ours.values.size() == 29);
   for (const auto layout :
        {v1::TENSOR_LAYOUT_RINGMASTER, v1::TENSOR_LAYOUT_PYTORCH, v1::TENSOR_LAYOUT_KERAS}) {
     INFO(v1::TensorLayout_Name(layout));
@@ -139,6 +143,7 @@ TEST_CASE("Foreign weights: names and shapes as PyTorch has them") {
                                                {"apart.depthwise_kernel", {24, 1, 3, 3}},
                                                {"apart.pointwise_kernel", {6, 24, 1, 1}},
                                                {"grouped.weight", {4, 3, 3, 3}},
+                                               {"square.weight", {32, 32}},
                                                {"first.weight", {5, 32}},
                                                {"ln.bias", {5}},
                                                {"fc.weight", {10, 5}}};
@@ -156,7 +161,11 @@ TEST_CASE("Foreign weights: what was flattened in H, W, C is in C, H, W for PyTo
   const auto same = ReadAll(*InLayout(v1::TENSOR_LAYOUT_KERAS, graph, ours.file));
   // The image is 4 x 2 x 4: the pixel (3, 1) of channel 2.
   const size_t here = (3 * 2 + 1) * 4 + 2, there = (2 * 4 + 3) * 2 + 1;
-  CHECK(theirs.at("first.weight").values[4 * 32 + there] ==
+  CHECK(theirs.at("square.weight").values[4 * 32 + there] ==
+        ours.values.at("square/kernel")[here * 32 + 4]);
+  // What a dense layer made is no image any more, also where it has the same shape.
+  CHECK(theirs.at("between.weight").values == ours.values.at("between/gamma"));
+  CHECK(theirs.at("first.weight").values[4 * 32 + here] ==
         ours.values.at("first/kernel")[here * 5 + 4]);
   const std::vector<std::pair<std::string, std::string>> vectors = {
       {"flat.weight", "flat/gamma"},
@@ -169,6 +178,45 @@ TEST_CASE("Foreign weights: what was flattened in H, W, C is in C, H, W for PyTo
     CHECK(theirs.at(name).values[there] == ours.values.at(mine)[here]);
     CHECK(same.at(mine).values == ours.values.at(mine));
   }
+}
+
+TEST_CASE("Foreign weights: behind a flattened image with something else PyTorch's order is none") {
+  const auto graph_of = [](const std::string& joined) {
+    return GraphOf(Read("layers:\n"
+                        "  - flatten: {name: one, inputs: [image]}\n"
+                        "  - flatten: {name: two, inputs: [image]}\n" +
+                        joined + "  - dense: {name: fc, units: classes}\n"),
+                   kSmall);
+  };
+  const std::string why =
+      "fc/kernel reads a flattened image beside other values, whose order PyTorch's C, H, W "
+      "changes: only layout ringmaster or keras has it";
+  for (const std::string joined : {"  - concat: {name: both, inputs: [one, two]}\n",
+                                   "  - dense: {name: square, inputs: [one], units: 24}\n"
+                                   "  - add: {name: both, inputs: [square, two]}\n"}) {
+    INFO(joined);
+    const v1::Graph graph = graph_of(joined);
+    const std::string ours = Numbered(graph).file;
+    CHECK(Message(InLayout(v1::TENSOR_LAYOUT_PYTORCH, graph, ours).status()) == why);
+    const auto keras = InLayout(v1::TENSOR_LAYOUT_KERAS, graph, ours);
+    REQUIRE(Message(keras.status()) == "");
+    CHECK(ReadAll(*keras) == ReadAll(ours));
+    v1::Init init;
+    init.set_layout(v1::TENSOR_LAYOUT_PYTORCH);
+    std::map<std::string, Found> theirs;
+    for (const auto& [name, tensor] : ReadAll(ours)) {
+      Found& there = theirs[graph::NameIn(init.layout(), name)] = tensor;
+      std::ranges::reverse(there.shape);
+    }
+    CHECK(Message(ResolveInit(init, FactsOf(theirs), graph).status()) ==
+          "init: " + why + "; fresh: [\"fc/*\"] draws it anew, or rename what has another name");
+    *init.add_fresh() = "fc/*";
+    const bool others = graph.parameters_size() > 2;
+    CHECK(ResolveInit(init, FactsOf(theirs), graph).ok() == others);
+  }
+  // Two of one order are one of that order.
+  const v1::Graph sum = graph_of("  - add: {name: both, inputs: [one, two]}\n");
+  CHECK(Message(CheckLayout(v1::TENSOR_LAYOUT_PYTORCH, sum)) == "");
 }
 
 TEST_CASE("Foreign weights: a kernel that sees each channel by itself as Keras has it") {
@@ -211,7 +259,7 @@ TEST_CASE("Foreign weights: two tensors of one name there, and files of another 
   const auto status = [&](const v1::Graph& graph, const std::string& file) {
     return InLayout(v1::TENSOR_LAYOUT_KERAS, graph, file).status();
   };
-  CHECK(Message(status(other, Numbered(twice).file)) == "6 tensors, the job's model has 25");
+  CHECK(Message(status(other, Numbered(twice).file)) == "6 tensors, the job's model has 29");
   CHECK(absl::IsDataLoss(status(other, "no file")));
   const v1::Graph wide = GraphOf(Read(kEverything), {4, 2, 3, 11});
   CHECK(Message(status(wide, Numbered(other).file)) == "no 55 elements of F32 called fc/kernel");

@@ -140,8 +140,8 @@ TEST_CASE("Outputs: losses of a message are checked as if nobody had") {
 }
 
 // `probabilities=softmax:head`: names, and what makes them of what; then what the graph has.
-std::string RowsOf(const std::string& text, const Columns& columns, const Wanted& wanted = {}) {
-  const auto spec = Spec(text);
+std::string RowsOfJob(const std::string& job, const Columns& columns, const Wanted& wanted = {}) {
+  const auto spec = job::ParseJobFile("job.yaml", job, {}, nullptr);
   if (!spec.ok()) return Message(spec.status());
   const auto graph =
       BuildPredictions(spec->model(), columns, {spec->loss(), spec->metrics()}, wanted);
@@ -159,6 +159,10 @@ std::string RowsOf(const std::string& text, const Columns& columns, const Wanted
     rows += parameter.name() + " ";
   }
   return rows;
+}
+
+std::string RowsOf(const std::string& text, const Columns& columns, const Wanted& wanted = {}) {
+  return RowsOfJob(kTwoHeads + text, columns, wanted);
 }
 
 Wanted WantedLayers(const std::vector<std::string>& names, uint32_t classes = 0) {
@@ -196,6 +200,44 @@ TEST_CASE("Predictions: data without targets have as many classes as the job say
   CHECK(graph->outputs(0).name() == "values");
   CHECK(graph->parameters_size() == 2);
   CHECK(graph->parameters(0).name() == "price/kernel");
+}
+
+// A number, and two of yes and no.
+constexpr char kPrices[] =
+    "model:\n"
+    "  layers:\n"
+    "    - {flatten: {name: flat}}\n"
+    "    - {dense: {name: price, inputs: [flat], units: 1}}\n"
+    "    - {dense: {name: both, inputs: [flat], units: 2}}\n";
+
+TEST_CASE("Predictions: data without targets have the rows of the losses that are written") {
+  const Columns images = {ImagesAndLabels(zoo::kCifar)[0]};
+  CHECK(RowsOfJob(std::string(kPrices) + "loss: sigmoid_cross_entropy\n", images) ==
+        "probabilities=sigmoid:both image both/kernel both/bias ");
+  CHECK(RowsOfJob(std::string(kPrices) +
+                      "loss:\n  - mean_squared_error: {name: cost, inputs: [price, y]}\n"
+                      "  - huber: {name: pair, inputs: [both, z]}\n",
+                  images) ==
+        "cost_values=reshape:price pair_values=dense:flat image price/kernel price/bias "
+        "both/kernel both/bias ");
+  // Classes are those of the first target; what other losses compare with need not be known.
+  CHECK(RowsOf("loss:\n  - softmax_cross_entropy: {name: class, inputs: [aux, label]}\n"
+               "  - mean_squared_error: {name: rest, inputs: [main, price]}\n",
+               images, WantedLayers({}, 10)) ==
+        "class_probabilities=softmax:aux rest_values=dense:flat image aux/kernel aux/bias "
+        "main/kernel main/bias ");
+  CHECK(RowsOf("loss: {softmax_cross_entropy: {inputs: [axu]}}", images, WantedLayers({}, 10))
+            .find("did you mean \"aux\"?") != std::string::npos);
+}
+
+TEST_CASE("Predictions: a layer may be called as a row is") {
+  const std::string job =
+      "model: {layers: [flatten, {dense: {name: probabilities, units: classes}}]}\n";
+  for (const Columns& columns :
+       {ImagesAndLabels(zoo::kCifar), Columns{ImagesAndLabels(zoo::kCifar)[0]}}) {
+    CHECK(RowsOfJob(job, columns, WantedLayers({}, 10)) ==
+          "probabilities=softmax:probabilities image probabilities/kernel probabilities/bias ");
+  }
 }
 
 TEST_CASE("Predictions: frozen normalizations read their moving statistics") {

@@ -133,6 +133,10 @@ TEST_CASE("Geometry: sizes are known before anything is read") {
   CHECK(*check({RandomArea(8), Mirrored()}) == Size{8, 8});
   CHECK(*check({Short(50), RandomWindow(32)}) == Size{32, 32});
   CHECK(*check({Center(40)}) == Size{40, 40});
+  CHECK(*check({Short(256), Fraction(0.875)}) == Size{224, 224});
+  CHECK(*check({Short(256), Fraction(0.875), Fraction(0.5)}) == Size{112, 112});
+  CHECK(*check({Short(256), Center(100), Fraction(0.5)}) == Size{50, 50});
+  CHECK(Placed({Short(256), Fraction(0.875)}, {500, 700}).kept.size == Size{224, 224});
   CHECK(*Geometry::Check({}, {{9, 8}, {9, 8}}) == Size{9, 8});
   CHECK(*Geometry::Check(List{Short(18)}, {{9, 8}, {9, 8}}) == Size{20, 18});
   const auto error = [&](const List& list) { return Message(check(list).status()); };
