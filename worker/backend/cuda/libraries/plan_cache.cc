@@ -187,7 +187,30 @@ void PlanCache::Put(const std::string& key, StatusOr<ChosenConvolution> made) {
     return std::make_shared<const ChosenConvolution>(std::move(chosen));
   }();
   const MutexLock lock(mu_);
-  plans_.emplace(key, plan);
+  plans_.insert({key, {plan, ++counts_}});
+  DropIdle();
+}
+
+// Those that were used longest ago.
+void PlanCache::DropIdle() {
+  if (plans_.size() <= options_.most_idle) return;
+  std::vector<std::pair<uint64_t, std::string>> idle;
+  for (const auto& [key, kept] : plans_) {
+    if (!kept.plan.ok() || kept.plan->use_count() == 1) idle.emplace_back(kept.used, key);
+  }
+  if (idle.size() <= options_.most_idle) return;
+  std::ranges::sort(idle);
+  // An eighth at once: this looks at all of them.
+  const size_t drop = idle.size() - options_.most_idle + options_.most_idle / 8;
+  for (size_t i = 0; i < std::min(drop, idle.size()); ++i) plans_.erase(idle[i].second);
+}
+
+std::optional<StatusOr<PlanCache::Plan>> PlanCache::Find(const std::string& key) {
+  const MutexLock lock(mu_);
+  const auto found = plans_.find(key);
+  if (found == plans_.end()) return std::nullopt;
+  found->second.used = ++counts_;
+  return found->second.plan;
 }
 
 void PlanCache::Prepare(std::span<const PlanRequest> requests) {
@@ -213,19 +236,14 @@ void PlanCache::Prepare(std::span<const PlanRequest> requests) {
 
 StatusOr<PlanCache::Plan> PlanCache::Get(const PlanRequest& request) {
   const std::string key = cuda::Key(request);
-  const auto find = [&]() -> const StatusOr<Plan>* {
-    const MutexLock lock(mu_);
-    const auto found = plans_.find(key);
-    return found == plans_.end() ? nullptr : &found->second;  // nothing is ever taken out
-  };
-  if (const auto* found = find()) return *found;
+  if (auto found = Find(key)) return *std::move(found);
   const MutexLock making(making_);
-  if (const auto* found = find()) return *found;
+  if (auto found = Find(key)) return *std::move(found);
   StatusOr<ChosenConvolution> made = options_.make(request);
   const Status status = made.status();
   Put(key, std::move(made));
-  const auto* const found = find();
-  return found != nullptr ? *found : status;
+  auto found = Find(key);
+  return found ? *std::move(found) : status;
 }
 
 // Those of this process.

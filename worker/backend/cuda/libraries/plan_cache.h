@@ -74,6 +74,9 @@ class PlanCache {
     // Called on several threads at once.
     std::function<StatusOr<ChosenConvolution>(const PlanRequest& request)> make;
     size_t threads = 1;
+    // Kept at most of those that nobody uses, so that a daemon does not grow with every shape that
+    // it ever saw: a large net has some hundreds.
+    size_t most_idle = 2048;
     // Every two seconds, at most, while a call of Prepare makes plans, and when it made the last.
     std::function<void(size_t made, size_t of)> progress;
   };
@@ -94,7 +97,14 @@ class PlanCache {
   Mutex making_;  // held by whoever makes plans, so that nobody else makes the same
   Mutex mu_;
   // A plan, or that nothing computes the shape. Never another error: it may go well the next time.
-  std::map<std::string, StatusOr<Plan>> plans_ ABSL_GUARDED_BY(mu_);
+  struct Kept {
+    StatusOr<Plan> plan;
+    uint64_t used = 0;  // when, in counts_
+  };
+  [[nodiscard]] std::optional<StatusOr<Plan>> Find(const std::string& key);
+  void DropIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::map<std::string, Kept> plans_ ABSL_GUARDED_BY(mu_);
+  uint64_t counts_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 // The plans of this process, for each of its GPUs, made by cuDNN handles that belong to no core.

@@ -119,6 +119,22 @@ TEST_CASE("PlanCache: what nothing computes is said to everybody; other errors m
   CHECK(cache.Get(Request(4)).ok());
 }
 
+TEST_CASE("PlanCache: of plans that nobody uses some are kept, those that were used last") {
+  Maker maker;
+  PlanCache::Options options = maker.Options();
+  options.most_idle = 16;
+  PlanCache cache(std::move(options));
+  const auto held = cache.Get(Request(1));
+  REQUIRE(held.ok());
+  for (int64_t i = 2; i <= 1000; ++i) REQUIRE(cache.Get(Request(i)).ok());
+  CHECK(maker.made().size() == 1000);
+  REQUIRE(cache.Get(Request(1000)).ok());
+  CHECK(cache.Get(Request(1))->get() == held->get());
+  CHECK(maker.made().size() == 1000);
+  REQUIRE(cache.Get(Request(2)).ok());
+  CHECK(maker.made().size() == 1001);
+}
+
 TEST_CASE("PlanCache: cores that bind the same program at once make its plans once") {
   Maker maker;
   PlanCache cache(maker.Options());
