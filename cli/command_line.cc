@@ -22,7 +22,8 @@ constexpr char kFooter[] =
     "\nExit codes: 0 ok, 1 anything else, 2 usage or job file, 3 job failed, 4 job cancelled,\n"
     "5 coordinator unreachable, 124 timed out.";
 
-// CLI11 reads -1 as the largest unsigned number: an option for one must not have a sign.
+// CLI11 reads -1 as the largest unsigned number: an option for one must not have a sign. It is
+// known by the name of its type, which such an option therefore keeps.
 void RefuseSigns(CLI::App* app) {
   const CLI::Validator no_sign(
       [](std::string& text) {
