@@ -35,17 +35,12 @@ Status DataLoss(fmt::format_string<Args...> format, Args&&... args) {
   return Error(absl::StatusCode::kDataLoss, format, std::forward<Args>(args)...);
 }
 
-bool IsPlainName(const std::string& name) {
-  return !name.empty() && name.front() != '.' && name.size() < 200 &&
-         name.find_first_of(std::string("/\\\0", 3)) == std::string::npos;
-}
-
 // The process that a file `.NAME.PID.part` is of; 0: it is none.
 pid_t WriterOf(const std::string& name) {
   if (!name.starts_with('.') || !name.ends_with(kPart)) return 0;
   const std::string stem = name.substr(1, name.size() - 1 - std::strlen(kPart));
   const size_t dot = stem.rfind('.');
-  if (dot == std::string::npos || !IsPlainName(stem.substr(0, dot))) return 0;
+  if (dot == std::string::npos || !IsPlainFileName(stem.substr(0, dot))) return 0;
   const char* const end = stem.data() + stem.size();
   pid_t writer = 0;
   const auto read = std::from_chars(stem.data() + dot + 1, end, writer);
@@ -122,7 +117,7 @@ std::string CheckpointDownload::TemporaryOf(const std::string& name) const {
 }
 
 Status CheckpointDownload::Open(const std::string& name) {
-  if (!IsPlainName(name)) {
+  if (!IsPlainFileName(name)) {
     return InvalidArgument("the coordinator sent a file named `{}`: not a plain file name", name);
   }
   for (const DownloadedFile& file : files_) {
