@@ -203,7 +203,10 @@ class Workers:
     def __init__(self, options, host=None):
         os.environ["RINGMASTER_BIN"] = str(options.bin)
         sys.path.append(str(ROOT / "tests/integration"))
-        import cluster
+        try:
+            import cluster
+        except ModuleNotFoundError:
+            raise Failure("--workers needs the source tree, whose tests start the daemons") from None
         self.cluster = cluster.Cluster(host=host)
         self.cluster.environment["RINGMASTER_LOG"] = "debug"  # says when a step was applied
         self.workers = []

@@ -3,9 +3,9 @@
 
     bench/decode_speed.py [--rounds N] [PROGRAM]
 
-PROGRAM is image_bytes (build/release/bin). Both do the same to drawn pictures of 375 x 500, and to one
-as `ringctl dataset pack --short 256` leaves it, which lie in memory, on one core; medians of rounds that take turns, with their least and most. Pillow's time
-includes the array that numpy makes of its image, as a training loop needs it.
+PROGRAM is image_bytes, by default that in RINGMASTER_BIN. Both do the same to drawn pictures of 375 x 500,
+and to one as `ringctl dataset pack --short 256` leaves it, which lie in memory, on one core; medians of
+rounds that take turns, with their least and most. Pillow's time includes the array that numpy makes of its image, as a training loop needs it.
 
 Seconds are those of CPU: a process that shares its core with others waits for it, which is no part of
 what decoding takes, and which a figure of wall time has in it. What others leave of caches and of the
@@ -25,6 +25,8 @@ import numpy as np
 from PIL import Image
 from torchvision import transforms
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROGRAM = pathlib.Path(os.environ.get("RINGMASTER_BIN", ROOT / "build/release/bin")) / "image_bytes"
 HEIGHT, WIDTH = 375, 500
 FILES = [
     ("JPEG q90 4:2:0", "jpg", (WIDTH, HEIGHT), dict(quality=90)),
@@ -75,7 +77,7 @@ def rate(milliseconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("program", nargs="?", default="build/release/bin/image_bytes")
+    parser.add_argument("program", nargs="?", default=PROGRAM)
     options = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     program, image = Ours(options.program), picture()

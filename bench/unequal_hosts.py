@@ -13,6 +13,7 @@ import argparse
 import concurrent.futures
 import os
 import pathlib
+import signal
 import sys
 import time
 
@@ -30,15 +31,17 @@ class Quota:
     """A cgroup whose processes have so many percent of a core; by cgroup v2, or v1's cpu controller."""
 
     def __init__(self, percent):
-        period = QUOTA * 100 // percent
-        old = (OLD / "cpu.cfs_quota_us").exists()
-        self.folder = (OLD if old else NEW) / f"ringmaster-{os.getpid()}-{percent}"
+        self.period = QUOTA * 100 // percent
+        self.old = (OLD / "cpu.cfs_quota_us").exists()
+        self.folder = (OLD if self.old else NEW) / f"ringmaster-{os.getpid()}-{percent}"
+
+    def make(self):
         self.folder.mkdir()
-        if old:
-            (self.folder / "cpu.cfs_period_us").write_text(str(period))
+        if self.old:
+            (self.folder / "cpu.cfs_period_us").write_text(str(self.period))
             (self.folder / "cpu.cfs_quota_us").write_text(str(QUOTA))
         else:
-            (self.folder / "cpu.max").write_text(f"{QUOTA} {period}")
+            (self.folder / "cpu.max").write_text(f"{QUOTA} {self.period}")
 
     def prefix(self):
         return ("sh", "-c", f'echo $$ > {self.folder}/cgroup.procs && exec "$0" "$@"')
@@ -47,8 +50,11 @@ class Quota:
         for _ in range(50):  # its processes are on their way out
             try:
                 return self.folder.rmdir()
+            except FileNotFoundError:  # it was never made
+                return None
             except OSError:
                 time.sleep(0.1)
+        return None
 
 
 def job(shards, least, most):
@@ -62,11 +68,10 @@ class Bench:
         self.options = options
         self.quotas = {}
         self.cluster = cluster.Cluster()
-        self.cluster.make_data(train=options.shards * 64, test=options.shards)
-        self.cluster.start_coordinator()
 
     def start(self, percent):
         self.quotas[percent] = Quota(percent)
+        self.quotas[percent].make()
         return self.cluster.start_worker(f"w{percent}", prefix=self.quotas[percent].prefix())
 
     def rate(self, identifier, seconds):
@@ -100,6 +105,8 @@ class Bench:
         return {worker["name"]: len(worker["shards"]) for worker in self.cluster.status(identifier)["workers"]}
 
     def run(self):
+        self.cluster.make_data(train=self.options.shards * 64, test=self.options.shards)
+        self.cluster.start_coordinator()
         for percent in self.options.quotas:
             self.start(percent)
         self.cluster.wait_free(*(f"w{percent}" for percent in self.options.quotas))
@@ -141,6 +148,7 @@ def main():
     parser.add_argument("--shards", type=int, default=28)
     parser.add_argument("--seconds", type=float, default=10)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # no cgroup is left behind
     bench = Bench(options)
     failed = True
     try:

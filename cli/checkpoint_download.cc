@@ -1,11 +1,13 @@
 #include "cli/checkpoint_download.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -20,6 +22,7 @@ namespace ringmaster::cli {
 namespace {
 
 constexpr char kManifest[] = "manifest.json";
+constexpr char kPart[] = ".part";
 constexpr std::array<const char*, 2> kWeights = {"model.safetensors", "ema.safetensors"};
 
 Status SystemError(const std::string& what, const std::string& path) {
@@ -32,9 +35,26 @@ Status DataLoss(fmt::format_string<Args...> format, Args&&... args) {
   return Error(absl::StatusCode::kDataLoss, format, std::forward<Args>(args)...);
 }
 
-bool IsPlainName(const std::string& name) {
-  return !name.empty() && name.front() != '.' && name.size() < 200 &&
-         name.find_first_of(std::string("/\\\0", 3)) == std::string::npos;
+// The process that a file `.NAME.PID.part` is of; 0: it is none.
+pid_t WriterOf(const std::string& name) {
+  if (!name.starts_with('.') || !name.ends_with(kPart)) return 0;
+  const std::string stem = name.substr(1, name.size() - 1 - std::strlen(kPart));
+  const size_t dot = stem.rfind('.');
+  if (dot == std::string::npos || !IsPlainFileName(stem.substr(0, dot))) return 0;
+  const char* const end = stem.data() + stem.size();
+  pid_t writer = 0;
+  const auto read = std::from_chars(stem.data() + dot + 1, end, writer);
+  return read.ec == std::errc() && read.ptr == end ? writer : 0;
+}
+
+// What a download that was killed left.
+void RemoveAbandoned(const std::string& folder) {
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    const pid_t writer = WriterOf(entry->path().filename());
+    if (writer > 0 && kill(writer, 0) != 0 && errno == ESRCH) unlink(entry->path().c_str());
+  }
 }
 
 std::string ReadWhole(const std::string& path) {
@@ -68,6 +88,7 @@ StatusOr<CheckpointDownload> CheckpointDownload::Create(const std::string& folde
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return FailedPrecondition("cannot create folder {}: {}", folder, error.message());
+  RemoveAbandoned(folder);
   return CheckpointDownload(folder, manifest_sha256);
 }
 
@@ -92,11 +113,11 @@ std::string CheckpointDownload::PathOf(const std::string& name) const {
 
 // Of this process alone, so that two downloads never write one file.
 std::string CheckpointDownload::TemporaryOf(const std::string& name) const {
-  return PathOf(fmt::format(".{}.{}.part", name, getpid()));
+  return PathOf(fmt::format(".{}.{}{}", name, getpid(), kPart));
 }
 
 Status CheckpointDownload::Open(const std::string& name) {
-  if (!IsPlainName(name)) {
+  if (!IsPlainFileName(name)) {
     return InvalidArgument("the coordinator sent a file named `{}`: not a plain file name", name);
   }
   for (const DownloadedFile& file : files_) {

@@ -21,7 +21,8 @@ struct DownloadedFile {
 
 class CheckpointDownload {
  public:
-  // Creates `folder` when it is missing. `manifest_sha256` is what manifest.json must have.
+  // Creates `folder` when it is missing, and removes what a download that was killed left there.
+  // `manifest_sha256` is what manifest.json must have.
   static StatusOr<CheckpointDownload> Create(const std::string& folder,
                                              const std::string& manifest_sha256);
   // Removes what was not committed.

@@ -22,7 +22,8 @@ constexpr char kFooter[] =
     "\nExit codes: 0 ok, 1 anything else, 2 usage or job file, 3 job failed, 4 job cancelled,\n"
     "5 coordinator unreachable, 124 timed out.";
 
-// CLI11 reads -1 as the largest unsigned number: an option for one must not have a sign.
+// CLI11 reads -1 as the largest unsigned number: an option for one must not have a sign. It is
+// known by the name of its type, which such an option therefore keeps.
 void RefuseSigns(CLI::App* app) {
   const CLI::Validator no_sign(
       [](std::string& text) {
@@ -143,6 +144,10 @@ CLI::App* CommandLine::Add(CLI::App* group, const std::string& name, const std::
   return command;
 }
 
+void CommandLine::AskNone(CLI::App* command) {
+  command->remove_option(command->get_option("--coordinator"));
+}
+
 void CommandLine::AddRest(CLI::App* command, std::vector<std::string>* words) {
   rests_.push_back({command, words});
 }
@@ -184,6 +189,11 @@ StatusOr<Action> CommandLine::Parse(int argc, const char* const* argv) {
     });
   } catch (const CLI::ParseError& error) {
     return Complaint(app_, error.what());
+  }
+  const CLI::App* command = &app_;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  if (app_.count("--coordinator") > 0 && command->get_option_no_throw("--coordinator") == nullptr) {
+    return Complaint(app_, command->get_name() + " asks no coordinator: leave --coordinator out");
   }
   return chosen_;
 }

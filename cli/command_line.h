@@ -18,7 +18,8 @@ namespace ringmaster::cli {
 
 enum class Output { kTable, kJson, kYaml, kCsv };
 
-// Options of every command. Filled when the command line was parsed.
+// Options of every command; --coordinator of those that ask one. Filled when the command line was
+// parsed.
 struct Common {
   std::string coordinator;  // when not given: DefaultCoordinator (cli/context.h)
   Output output = Output::kTable;
@@ -52,6 +53,9 @@ class CommandLine {
   // `-o yaml` is also an output of that command.
   void AllowYaml(CLI::App* command);
   void AllowCsv(CLI::App* command);
+
+  // It asks no coordinator, and has no --coordinator.
+  void AskNone(CLI::App* command);
 
   // What stands behind `--` is the command's, word by word.
   void AddRest(CLI::App* command, std::vector<std::string>* words);

@@ -84,11 +84,6 @@ std::string Describe(const Named& named, const std::string& error) {
   }
   if (words.empty() || words.front().empty()) return error;
   const std::string word = words.front().substr(0, words.front().find('='));
-  if (word == "--insecure") {  // who still gives it has to know
-    return "there is no option --insecure any more: a coordinator of another host is reached with "
-           "TLS alone. `ringctl token create` on its host prints a token, `ringctl login TOKEN` "
-           "makes you known there; `ringctl up --listen HOST:PORT` needs nothing more";
-  }
   if (word.size() > 2 && word.compare(0, 2, "--") == 0) {
     return Unknown("option", word, LongOptions(*named.command));
   }

@@ -170,9 +170,9 @@ Status EventFile::Take(const std::string& bytes) {
   return absl::OkStatus();
 }
 
-uint64_t EventFile::NewestStep(const std::string& tag) const {
+std::optional<uint64_t> EventFile::NewestStep(const std::string& tag) const {
   const auto newest = newest_.find(tag);
-  return newest == newest_.end() ? 0 : newest->second;
+  return newest == newest_.end() ? std::nullopt : std::optional(newest->second);
 }
 
 Status EventFile::Restart(uint64_t rewinds, int64_t unix_ms) {
@@ -196,7 +196,8 @@ Status EventFile::Add(const v1::MetricPoint& point) {
   event.set_wall_time(static_cast<double>(point.unix_ms()) / 1e3);
   event.set_step(static_cast<int64_t>(point.step()));
   for (const v1::MetricValue& value : point.values()) {
-    if (point.step() <= NewestStep(value.name())) continue;
+    const std::optional<uint64_t> newest = NewestStep(value.name());
+    if (newest && point.step() <= *newest) continue;
     tb::Summary::Value& scalar = *event.mutable_summary()->add_value();
     scalar.set_tag(value.name());
     scalar.set_simple_value(static_cast<float>(value.value()));

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/show/metric_history.h"
@@ -46,8 +47,8 @@ class EventFile {
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
-  // The newest step of a tag; 0 when it has none.
-  [[nodiscard]] uint64_t NewestStep(const std::string& tag) const;
+  // The newest step of a tag, where it has one: it may be 0.
+  [[nodiscard]] std::optional<uint64_t> NewestStep(const std::string& tag) const;
   // Of the job, when the file was written.
   [[nodiscard]] uint64_t rewinds() const { return rewinds_; }
 

@@ -15,8 +15,11 @@ install(SCRIPT cmake/BundlePrograms.cmake COMPONENT bundle EXCLUDE_FROM_ALL)
 install(PROGRAMS scripts/gpu-check scripts/same-bits DESTINATION scripts COMPONENT bundle EXCLUDE_FROM_ALL)
 install(FILES README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE DESTINATION .
         COMPONENT bundle EXCLUDE_FROM_ALL)
-install(DIRECTORY bench DESTINATION . USE_SOURCE_PERMISSIONS COMPONENT bundle EXCLUDE_FROM_ALL
-        FILES_MATCHING PATTERN "*.py" PATTERN "train" PATTERN __pycache__ EXCLUDE)
+# Those that need nothing of tests/, and what gpu-check runs.
+install(PROGRAMS bench/train bench/vs_pytorch.py bench/jax_training.py DESTINATION bench
+        COMPONENT bundle EXCLUDE_FROM_ALL)
+install(FILES bench/contenders.py bench/pytorch_training.py bench/torch_models.py DESTINATION bench
+        COMPONENT bundle EXCLUDE_FROM_ALL)
 install(DIRECTORY python/ringmaster DESTINATION lib/ringmaster/python ${readable} COMPONENT bundle EXCLUDE_FROM_ALL
         FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY docs examples proto DESTINATION . ${readable} COMPONENT bundle EXCLUDE_FROM_ALL

@@ -44,6 +44,12 @@ install(DIRECTORY examples proto DESTINATION share/ringmaster ${readable}
         PATTERN __pycache__ EXCLUDE
         PATTERN "*.cc" EXCLUDE
         PATTERN CMakeLists.txt EXCLUDE)
+# Each of the two finds the other where its links say that it is.
+install(CODE [[
+  set(share $ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/share)
+  file(CREATE_LINK ../../ringmaster/examples ${share}/doc/ringmaster/examples SYMBOLIC)
+  file(CREATE_LINK ../doc/ringmaster/docs ${share}/ringmaster/docs SYMBOLIC)
+]])
 
 # bash-completion loads it by the program's name. The program writes it, so that both always agree.
 file(MAKE_DIRECTORY ${completion})

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -14,6 +15,7 @@
 #include <iterator>
 #include <thread>
 
+#include <absl/strings/ascii.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
@@ -184,6 +186,14 @@ OwnedFile& OwnedFile::operator=(OwnedFile&& other) noexcept {
 
 void OwnedFile::Close() {
   if (file_ >= 0) close(Release());
+}
+
+bool IsPlainFileName(const std::string& name) {
+  const auto allowed = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
+  };
+  return !name.empty() && name.size() <= 100 && name.front() != '.' &&
+         std::ranges::all_of(name, allowed);
 }
 
 StatusOr<std::string> ReadNamedFile(const std::string& what, const std::string& path) {

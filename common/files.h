@@ -79,6 +79,10 @@ class FolderLock {
   const int file_;
 };
 
+// A name that a file of a checkpoint may have: letters, digits, '.', '_', '-', no leading dot, at
+// most 100.
+[[nodiscard]] bool IsPlainFileName(const std::string& name);
+
 // A file that the command line names, read whole; `-` is stdin. INVALID_ARGUMENT: `what` it is, its
 // path, and why it cannot be read.
 [[nodiscard]] StatusOr<std::string> ReadNamedFile(const std::string& what, const std::string& path);

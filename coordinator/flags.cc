@@ -122,18 +122,6 @@ ParsedFlags ParseFlags(int argc, char** argv) {
       ->check(CLI::Range(1, kMaxConnections))
       ->capture_default_str();
 
-  // Who still gives it has to know.
-  app.add_flag_function("--insecure",
-                        [](int64_t) {
-                          throw CLI::ValidationError(
-                              "--insecure",
-                              "there is no such flag any more, and none is needed: give --listen "
-                              "an address of the network. It makes an authority of its own, and "
-                              "other hosts connect with TLS alone: `ringctl token create` lets "
-                              "them in");
-                        })
-      ->group("");
-
   // CLI11 throws; its exceptions end here.
   try {
     app.parse(argc, argv);

@@ -343,16 +343,6 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   app.add_option("--cpus", raw.cpus, "pin the cores to these CPUs, e.g. 0,2-3");
   app.add_flag("--debuggable", flags.debuggable,
                "its user may attach a debugger and get core dumps, which have its key");
-  // Who still gives it has to know.
-  app.add_flag_function("--insecure",
-                        [](int64_t) {
-                          throw CLI::ValidationError(
-                              "--insecure",
-                              "there is no such flag any more: other hosts are reached with TLS "
-                              "alone. `ringctl token create --role worker` on the coordinator's "
-                              "host prints a token; start it once with --join TOKEN");
-                        })
-      ->group("");
   app.set_version_flag("--version", VersionLine("ringworker"),
                        "print version, build and compute id, then end");
   try {

@@ -1,6 +1,7 @@
 #include "bench/control/coordinator_process.h"
 
 #include <grpcpp/grpcpp.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -90,8 +91,11 @@ Status CoordinatorProcess::Start() {
   if (folder_.empty() || pipe(out.data()) != 0) return Internal("no folder, or no pipe");
   const std::string listen = address_.empty() ? "127.0.0.1:0" : address_;
   const std::string data = folder_ + "/data", log = folder_ + "/log";
+  const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) {
+    // It ends with this program, however that ends.
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(1);
     dup2(out[1], STDOUT_FILENO);
     if (FILE* const file = std::freopen(log.c_str(), "a", stderr); file == nullptr) _exit(1);
     execl(program_.c_str(), program_.c_str(), "--listen", listen.c_str(), "--data-dir",

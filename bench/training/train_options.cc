@@ -37,7 +37,8 @@ void AddCaseOptions(CLI::App* app, RawCase* raw) {
 }
 
 void AddRunOptions(CLI::App* app, TrainOptions* options) {
-  app->add_option("--model", options->model, "alexnet, mlp or vgg")->capture_default_str();
+  app->add_option("--model", options->model, "of the zoo (ringctl model ls)")
+      ->capture_default_str();
   app->add_option("--set", options->sets,
                   "KEY=VALUE of the job file, e.g. model.batch_norm=true; may be repeated")
       ->allow_extra_args(false);

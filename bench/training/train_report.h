@@ -7,11 +7,27 @@
 #include <string>
 #include <vector>
 
-#include "bench/training/model_flops.h"
 #include "bench/training/train_options.h"
+#include "common/graph/program.h"
+#include "ringmaster/v1/job.pb.h"
 #include "worker/train/progress.h"
 
 namespace ringmaster::bench {
+
+// What a training step of a model costs by the usual count, whatever kernels really do: 2 FLOPs for
+// each multiply-add of convolutions and dense layers, windows counted whole where they hang over
+// the border; nothing for the rest. Of one sample.
+struct ModelFlops {
+  double forward = 0;
+  double training = 0;  // forward and backward: 3 x forward, less the first layer's input gradient
+};
+
+// `training`: a program of that mode.
+[[nodiscard]] ModelFlops CountFlops(const graph::Program& training);
+
+// Dense peak in TFLOP/s by the device's data sheet, nothing when it is not in the table: for
+// bfloat16 and float16 that of tensor cores, for float32 that of plain FMA.
+[[nodiscard]] std::optional<double> PeakTflops(const std::string& device_model, v1::Policy policy);
 
 struct MemoryFigures {
   uint64_t planned_host = 0;            // host, once: state, copies, samples

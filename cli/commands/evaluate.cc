@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
@@ -205,6 +207,17 @@ StatusOr<std::string> FetchPredictions(Client& client, const std::string& job_id
   return ReadNamedFile("predictions", (std::filesystem::path(folder) / kPredictions).string());
 }
 
+// A new one, on the disk of `out`.
+StatusOr<std::string> FolderBeside(const std::string& out) {
+  std::error_code ignored;
+  const std::filesystem::path above = std::filesystem::path(out).parent_path();
+  if (!above.empty()) std::filesystem::create_directories(above, ignored);
+  std::string folder = out + ".partial-XXXXXX";
+  if (mkdtemp(folder.data()) != nullptr) return folder;
+  return InvalidArgument("--out: cannot make a folder beside {}: {}; choose another place", out,
+                         std::strerror(errno));
+}
+
 StatusOr<std::string> AsNpy(const TensorViews& rows) {
   if (rows.size() != 1) {
     return InvalidArgument(
@@ -280,14 +293,10 @@ StatusOr<ExitCode> Predict(const Common& common, const WeightsOptions& options) 
   RING_ASSIGN_OR_RETURN(const v1::JobStatus ended,
                         RunOnWeights(client, v1::JOB_KIND_PREDICT, options));
   if (ended.state() != v1::JOB_STATE_SUCCEEDED) return SayHowItEnded(ended);
-  const std::string folder = options.out + ".partial";
-  const auto remove = [&] {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
-  };
-  remove();  // what a killed one left
+  RING_ASSIGN_OR_RETURN(const std::string folder, FolderBeside(options.out));
   const StatusOr<std::string> fetched = FetchPredictions(client, ended.job_id(), folder);
-  remove();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
   RING_RETURN_IF_ERROR(fetched.status());
   RING_ASSIGN_OR_RETURN(const std::string content, As(extension, *fetched));
   RING_RETURN_IF_ERROR(WriteDurably(options.out, content, 0644));
@@ -311,7 +320,7 @@ StatusOr<ExitCode> Predict(const Common& common, const WeightsOptions& options) 
 void AddOptions(CLI::App* command, WeightsOptions* options, const std::string& split) {
   command->add_option("--split", options->split, "train, validation or test; when absent " + split)
       ->type_name("SPLIT");
-  command->add_option("--step", options->step, "that of this step")->type_name("N");
+  command->add_option("--step", options->step, "that of this step");
   command
       ->add_option(
           "--data", options->data,

@@ -191,12 +191,12 @@ class Export {
     RING_ASSIGN_OR_RETURN(file_,
                           EventFile::Open(run_, fmt::format("events.out.tfevents.{}.ringctl",
                                                             status.submitted_unix_ms() / 1'000)));
-    if (const uint64_t step = file_->NewestStep(kEpochTag); step > 0) {
-      epochs_.GoOnAfter(step, file_->rewinds());
-      order_ = EventOrder(step);
+    if (const std::optional<uint64_t> step = file_->NewestStep(kEpochTag)) {
+      epochs_.GoOnAfter(*step, file_->rewinds());
+      order_ = EventOrder(*step);
     }
-    if (const uint64_t step = file_->NewestStep(kStepTag); step > 0) {
-      steps_.GoOnAfter(step, file_->rewinds());
+    if (const std::optional<uint64_t> step = file_->NewestStep(kStepTag)) {
+      steps_.GoOnAfter(*step, file_->rewinds());
     }
     return absl::OkStatus();
   }

@@ -1,8 +1,6 @@
 #include "coordinator/store/manifest.h"
 
-#include <algorithm>
-#include <cctype>
-
+#include "common/files.h"
 #include "common/json.h"
 
 namespace ringmaster::coordinator {
@@ -58,7 +56,7 @@ StatusOr<Manifest> ParseManifest(const std::string& text) {
                              digest->substr(0, 100));
     }
     for (const auto& [name, file] : manifest.files) {
-      if (!IsFileName(name) || name == kManifestName) {
+      if (!IsPlainFileName(name) || name == kManifestName) {
         return InvalidArgument("{} lists a file that may not be called \"{}\"", kManifestName,
                                name);
       }
@@ -70,14 +68,6 @@ StatusOr<Manifest> ParseManifest(const std::string& text) {
   } catch (const nlohmann::json::exception& error) {
     return InvalidArgument("{} cannot be read: {}", kManifestName, error.what());
   }
-}
-
-bool IsFileName(const std::string& name) {
-  const auto allowed = [](unsigned char c) {
-    return std::isalnum(c) || c == '.' || c == '_' || c == '-';
-  };
-  return !name.empty() && name.size() <= 100 && name.front() != '.' &&
-         std::all_of(name.begin(), name.end(), allowed);
 }
 
 }  // namespace ringmaster::coordinator

@@ -29,8 +29,4 @@ struct Manifest {
 // INVALID_ARGUMENT says what is wrong with the text.
 [[nodiscard]] StatusOr<Manifest> ParseManifest(const std::string& text);
 
-// A name that may stand in a checkpoint: letters, digits, '.', '_', '-', no leading dot, at most
-// 100.
-[[nodiscard]] bool IsFileName(const std::string& name);
-
 }  // namespace ringmaster::coordinator

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/files.h"
 #include "coordinator/store/data_folder.h"
 
 namespace ringmaster::coordinator {
@@ -48,7 +49,7 @@ Status StagedCheckpoint::Write(const v1::FilePiece& piece) {
 }
 
 Status StagedCheckpoint::Begin(const std::string& name) {
-  if (!IsFileName(name)) return InvalidArgument("a file may not be called \"{}\"", name);
+  if (!IsPlainFileName(name)) return InvalidArgument("a file may not be called \"{}\"", name);
   if (files_.contains(name)) return InvalidArgument("file {} comes twice", name);
   if (files_.size() >= kMaxFiles) return InvalidArgument("more than {} files", kMaxFiles);
   const std::string path = temporary_ + "/" + name;

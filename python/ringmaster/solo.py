@@ -14,10 +14,14 @@ import signal
 import socket
 import sys
 import threading
+import time
 
 from ringmaster import core
 
 _LANE_OF_WORKER = 3
+# Seconds for a worker that is to end: after which it is said who is waited for, after which it is told to by SIGTERM (its
+# last checkpoint may be large, or its disk slow), and after which by SIGKILL.
+_SAY_AFTER, _TERM_AFTER, _KILL_AFTER = 30, 600, 630
 
 
 class Worker:
@@ -61,10 +65,25 @@ class Worker:
         self._wait()
 
     def _wait(self):
-        """The worker's exit status; of a signal its number, negative."""
-        if self._status is None:
-            self._status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        """The worker's exit status; of a signal its number, negative. It is waited for until _KILL_AFTER."""
+        began, pause = time.monotonic(), 0.001
+        turns = [(_SAY_AFTER, 0), (_TERM_AFTER, signal.SIGTERM), (_KILL_AFTER, signal.SIGKILL)]
+        while self._status is None:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid != 0:
+                self._status = os.waitstatus_to_exitcode(status)
+                break
+            if turns and time.monotonic() - began > turns[0][0]:
+                self._hurry(*turns.pop(0))
+            time.sleep(pause)
+            pause = min(2 * pause, 0.1)
         return self._status
+
+    def _hurry(self, seconds, number):
+        what = f"it gets {signal.Signals(number).name}" if number else f"it is ended when it has not by {_TERM_AFTER} s"
+        print(f"ringmaster: ringworker solo, process {self._pid}, has not ended after {seconds} s; {what}", file=sys.stderr, flush=True)
+        if number:
+            os.kill(self._pid, number)
 
 
 def start(told):

@@ -1,9 +1,13 @@
 #include "cli/checkpoint_download.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include "tests/support/temporary_folder.h"
 
@@ -123,6 +127,25 @@ TEST_CASE("CheckpointDownload: a file that is there with other content stays as 
   CHECK(files.status().code() == absl::StatusCode::kAlreadyExists);
   CHECK(Read(folder.path() + "/model.safetensors") == "mine");
   CHECK(CountFiles(folder.path()) == 1);
+}
+
+TEST_CASE("CheckpointDownload: what a killed download left goes with the next one") {
+  const TemporaryFolder folder;
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  REQUIRE(waitpid(child, nullptr, 0) == child);
+  const auto put = [&](const std::string& name) { std::ofstream(folder.path() + "/" + name) << 1; };
+  put(fmt::format(".model.safetensors.{}.part", child));
+  const std::set<std::string> others = {
+      fmt::format(".model.safetensors.{}.part", getppid()), fmt::format("model.{}.part", child),
+      fmt::format(".{}.part", child), ".model.safetensors.x.part", ".part"};
+  for (const std::string& name : others) put(name);
+  REQUIRE(CheckpointDownload::Create(folder.path(), "").ok());
+  std::set<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    left.insert(entry.path().filename());
+  }
+  CHECK(left == others);
 }
 
 TEST_CASE("CheckpointDownload: names that leave the folder are refused") {

@@ -46,6 +46,13 @@ TEST_CASE("Ringctl: a wrong command line ends with 2") {
   CHECK(Exit({"submit", "/no/such/file.yaml"}) == 2);
   CHECK(Exit({"checkpoint"}) == 2);
   CHECK(Exit({"dataset", "make", "imagenet", "x"}) == 2);
+  CHECK(Exit({"up", "--coordinator", "127.0.0.1:1"}) == 2);  // it asks none
+  CHECK(Exit({"keys", "seed", "--coordinator", "127.0.0.1:1"}) == 2);
+  CHECK(Exit({"--coordinator", "127.0.0.1:1", "keys", "seed"}) == 2);
+  for (const char* command : {"evaluate", "predict"}) {
+    CHECK(Exit({command, "job", "--step", "-1"}) == 2);
+  }
+  CHECK(Exit({"checkpoint", "verify", "job", "--step", "-1"}) == 2);
 }
 
 TEST_CASE("Ringctl: what cannot be written to stdout ends with 1") {

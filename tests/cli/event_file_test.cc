@@ -44,7 +44,7 @@ TEST_CASE_METHOD(RunFolder, "EventFile: what it wrote it knows again, and goes o
   {
     auto file = Open();
     REQUIRE(file.ok());
-    CHECK((*file)->NewestStep("train/loss") == 0);
+    CHECK((*file)->NewestStep("train/loss") == std::nullopt);
     REQUIRE((*file)->Add(EventPoint(2, {{"train/loss", 0.5}, {"zero", 0}})).ok());
     REQUIRE((*file)->Add(EventPoint(3, {{"train/loss", 0.25}})).ok());
     const std::string bytes = BytesOf(path);
@@ -63,7 +63,7 @@ TEST_CASE_METHOD(RunFolder, "EventFile: what it wrote it knows again, and goes o
   CHECK((*file)->NewestStep("zero") == 2);
   CHECK((*file)->rewinds() == 0);
   REQUIRE((*file)->Restart(4, 1).ok());
-  CHECK((*file)->NewestStep("train/loss") == 0);
+  CHECK((*file)->NewestStep("train/loss") == std::nullopt);
   REQUIRE((*file)->Add(EventPoint(1, {{"train/loss", 1}})).ok());
   file->reset();
   CHECK(BytesOf(path).starts_with(bytes));
@@ -71,7 +71,20 @@ TEST_CASE_METHOD(RunFolder, "EventFile: what it wrote it knows again, and goes o
   REQUIRE(file.ok());
   CHECK((*file)->rewinds() == 4);
   CHECK((*file)->NewestStep("train/loss") == 1);
-  CHECK((*file)->NewestStep("zero") == 0);
+  CHECK((*file)->NewestStep("zero") == std::nullopt);
+}
+
+TEST_CASE_METHOD(RunFolder, "EventFile: what an evaluation measured stands at step 0") {
+  {
+    const auto file = Open();
+    REQUIRE(file.ok());
+    REQUIRE((*file)->Add(EventPoint(0, {{"test/accuracy", 1}})).ok());
+    const std::string bytes = BytesOf(path);
+    REQUIRE((*file)->Add(EventPoint(0, {{"test/accuracy", 1}})).ok());  // it is there
+    CHECK(BytesOf(path) == bytes);
+  }
+  CHECK_THAT(BytesOf(path), Catch::Contains("test/accuracy"));
+  CHECK((*Open())->NewestStep("test/accuracy") == 0);
 }
 
 TEST_CASE_METHOD(RunFolder,

@@ -108,6 +108,20 @@ TEST_CASE("FolderLock: a folder that is none is an error that says so") {
   CHECK_THAT(Message(lock.status()), Contains("/file/lock: Not a directory"));
 }
 
+TEST_CASE("Files: which names a file of a checkpoint may have") {
+  for (const char* name : {"model.safetensors", "manifest.json", "a", "A-b_0."}) {
+    CHECK(IsPlainFileName(name));
+  }
+  CHECK(IsPlainFileName(std::string(100, 'a')));
+  CHECK_FALSE(IsPlainFileName(std::string(101, 'a')));
+  for (const char* name :
+       {"", ".", "..", ".hidden", "../x", "/x", "a/b", "a b", "a\\b", "\xc3\xa9"}) {
+    INFO(name);
+    CHECK_FALSE(IsPlainFileName(name));
+  }
+  CHECK_FALSE(IsPlainFileName(std::string("a\0b", 3)));
+}
+
 }  // namespace
 
 }  // namespace ringmaster

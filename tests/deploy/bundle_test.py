@@ -43,6 +43,21 @@ class BundleTest(unittest.TestCase):
             self.assertIn("lib/ringmaster/libringmaster_cuda.so", files)
         self.assertEqual([name for name in files if "__pycache__" in name or NVIDIA.search(name)], [])
 
+    def test_every_benchmark_that_is_packed_starts(self):
+        packed = sorted((self.root / "bench").iterdir())
+        programs = [path for path in packed if os.access(path, os.X_OK)]
+        self.assertEqual([path.name for path in programs], ["jax_training.py", "train", "vs_pytorch.py"])
+        for path in programs:
+            if path.name == "train" and not (self.root / "bin/train_speed").exists():
+                continue  # it was not built
+            run(path, "--help", env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"})
+        self.assertEqual({path.name for path in packed} - {path.name for path in programs},
+                         {"contenders.py", "pytorch_training.py", "torch_models.py"})
+        done = subprocess.run(["python3", "-B", "-c", "import contenders, types; "
+                               "contenders.Workers(types.SimpleNamespace(bin='bin'))"],
+                              cwd=self.root / "bench", capture_output=True, text=True, check=False, timeout=60)
+        self.assertIn("Failure: --workers needs the source tree", done.stderr)
+
     def test_its_size(self):
         self.assertLess(self.archive.stat().st_size, MOST_BYTES)
 

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "common/check.h"
+#include "common/files.h"
 #include "common/sha256.h"
 #include "coordinator/store/manifest.h"
 #include "coordinator/store/staged_checkpoint.h"
@@ -81,7 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     files[piece.name()] += piece.data();
     uint64_t bytes = 0;
     for (const auto& [name, content] : files) {
-      RING_CHECK(coordinator::IsFileName(name), "a name that leaves its folder");
+      RING_CHECK(IsPlainFileName(name), "a name that leaves its folder");
       RING_CHECK(ContentOf(folder / "staged" / name) == content, "on the disk as it came");
       bytes += content.size();
     }

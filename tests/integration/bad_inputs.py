@@ -137,8 +137,6 @@ BAD_COMMANDS = [
     (["tune", "{good}", "--device", "abacus"], 2, ["abacus", "cuda:INDEX"]),
     (["tune", "{good}", "--device", "cpu", "--table", "{new}"], 1, ["nothing to tune"]),
     (["completion", "fish"], 2, ["fish", "bash"]),
-    (["up", "--insecure"], 2, ["no option --insecure any more", "ringctl login TOKEN", "--listen"]),
-    (["ps", "--insecure"], 2, ["ringctl login TOKEN"]),
 ]
 
 # Flags of the daemons, program first, added to the ones that it must have; all end with exit code 2.
@@ -153,8 +151,6 @@ BAD_FLAGS = [
     (["ringmaster", "--authority-overlap", "300h"], ["--authority-overlap 300h", "14 days"]),
     (["ringmaster", "--worker-lease", "0"], ["--worker-lease 0", "300ms"]),
     (["ringmaster", "--worker-lease-sm", "5"], ["--worker-lease-sm"]),
-    (["ringmaster", "--insecure"], ["--insecure", "no such flag any more", "--listen", "ringctl token create"]),
-    (["ringworker", "--insecure"], ["--insecure", "ringctl token create --role worker", "--join TOKEN"]),
     (["ringworker", "--cores", "0"], ["cores"]),
     (["ringworker", "--device", "abacus"], ["abacus", "cuda:INDEX"]),
     (["ringworker", "--memory-per-core", "8XB"], ["8XB"]),

@@ -150,8 +150,12 @@ def labels_of(path):
 class PredictTest(exactness.ExactnessCase):
     def predict(self, running, job, name, *arguments):
         out = running.data_root.parent / name
+        theirs = out.with_name(out.name + ".partial")  # somebody's, of that name
+        theirs.mkdir(exist_ok=True)
+        (theirs / "keep").touch()
         running.json("predict", job, "--out", out, *arguments)
-        self.assertFalse(out.with_name(out.name + ".partial").exists())
+        self.assertTrue((theirs / "keep").exists())
+        self.assertEqual(list(out.parent.glob(f"{out.name}.partial-*")), [])
         return out
 
     def test_rows_stand_in_the_order_of_samples_and_are_what_was_evaluated(self):

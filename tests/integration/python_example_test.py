@@ -4,11 +4,13 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 import unittest
 
 import cluster
 
-EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples/python/submit_and_plot.py"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples/python/submit_and_plot.py"
 MODULES = ("grpc", "google.protobuf", "yaml")
 PROGRAMS = ("protoc", "grpc_python_plugin")
 HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
@@ -17,6 +19,57 @@ HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
 def missing():
     modules = [name for name in MODULES if importlib.util.find_spec(name) is None]
     return modules + [name for name in PROGRAMS if shutil.which(name) is None]
+
+
+# Reads files as jobs, in the folder of the example; prints the last.
+READ = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import job_file, stubs
+job_pb2 = stubs.load()[0]
+for path in sys.argv[2:]:
+    try:
+        print(job_file.read(path, job_pb2.JobSpec()))
+    except job_file.ERRORS as error:
+        sys.exit(f"{path}: {error}")
+"""
+
+
+class JobFileTest(unittest.TestCase):
+    def setUp(self):
+        if missing():
+            self.skipTest(f"SKIP: the example needs {', '.join(missing())}")
+        folder = tempfile.TemporaryDirectory(prefix="ringmaster-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def read(self, *texts, expect=0):
+        paths = [self.folder / f"{number}.yaml" for number in range(len(texts))]
+        for path, text in zip(paths, texts):
+            path.write_text(text, encoding="utf-8")
+        done = subprocess.run(["/usr/bin/python3", "-c", READ, str(EXAMPLE.parent), *map(str, paths)],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 * cluster.SLOW,
+                              check=False)
+        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def test_it_reads_what_the_documents_show(self):
+        texts = [(ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
+                 for name in ("evaluation", "fine_tuning", "script")]
+        blocks = [block for text in texts for block in re.findall(r"(?ms)^```yaml\n(.*?)^```", text)]
+        self.assertGreater(len(blocks), 6)
+        self.read(*blocks)
+
+    def test_what_may_stand_alone_or_by_name(self):
+        said = self.read("continue: j0001\nscript: train.py\n"
+                         "augment: [{preset: cifar_tutorial}, {normalize: torch}, {resize: {size: 24}}]\n",
+                         "script: {file: train.py, env: {A: b}}\nworkers: {min: 2}\n")
+        for part in ('job: "j0001"', 'file: "train.py"', 'name: "cifar_tutorial"', "kind: NORMALIZE_KIND_TORCH",
+                     'name: "A"', 'value: "b"'):
+            self.assertIn(part, said)
+        for wrong in ("continue: [j0001]", "freeze: conv", "script: {file: a.py, env: [A]}", "augment:"):
+            self.assertIn("expected a", self.read(wrong, expect=1))
+        self.assertIn("unknown key", self.read("script: {file: a.py, files: []}", expect=1))
 
 
 class PythonExampleTest(cluster.ClusterTest):

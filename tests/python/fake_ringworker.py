@@ -2,7 +2,8 @@
 """`ringworker solo` for tests: trains with the script above it as core 0, and with children of a zygote of its own.
 
 FAKE_RINGWORKER, JSON in the environment, says what goes wrong: {"exit": 3} ends it behind step 0, {"wait": true} has it
-wait there for a SIGINT, which ends the job.
+wait there for a SIGINT, which ends the job. {"stay": true} has it close the lane there, and stay until a SIGTERM;
+{"stay": "deaf"} also then.
 """
 import argparse
 import json
@@ -47,6 +48,12 @@ def main():
             fake_worker.train(children, state, 1, **plan)
             if "exit" in trouble:
                 os._exit(trouble["exit"])
+            if "stay" in trouble:
+                if trouble["stay"] == "deaf":
+                    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                os.close(3)
+                while True:
+                    signal.pause()
             if "wait" in trouble:
                 print("waits", flush=True)
                 signal.sigwait([signal.SIGINT])

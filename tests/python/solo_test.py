@@ -142,6 +142,16 @@ class Solo(unittest.TestCase):
         self.assertIn("RuntimeError: ringworker solo ended with status 3", said)
         self.assertNotIn("behind the loop", said)
 
+    def test_a_worker_that_does_not_end_is_ended(self):
+        limits = "import ringmaster.solo\nringmaster.solo._SAY_AFTER, ringmaster.solo._TERM_AFTER, ringmaster.solo._KILL_AFTER = "
+        said = self.run_script(f"{limits}0.1, 0.3, 60\n{SCRIPT % 'pass'}", expect=1, trouble={"stay": True})
+        self.assertRegex(said, r"ringworker solo, process \d+, has not ended after 0.1 s; it is ended when it has not by 0.3 s\n")
+        self.assertIn("after 0.3 s; it gets SIGTERM\n", said)
+        self.assertIn("RuntimeError: ringworker solo ended by signal 15", said)
+        said = self.run_script(f"{limits}0.1, 0.2, 0.3\n{SCRIPT % 'pass'}", expect=1, trouble={"stay": "deaf"})
+        self.assertIn("after 0.3 s; it gets SIGKILL\n", said)
+        self.assertIn("RuntimeError: ringworker solo ended by signal 9", said)
+
     def test_an_exception_is_told_to_the_worker(self):
         said = self.run_script(SCRIPT % "if shard.step == 1: raise ValueError('seven')", expect=1)
         told = json.loads(next(line for line in said.splitlines() if line.startswith("{")))

@@ -138,7 +138,6 @@ TEST_CASE("Flags: what cannot work is a usage error before anything starts") {
   CHECK(Parse({"--drain", "-1s"}).exit_code == 2);
   CHECK(Parse({"--drain", "30"}).exit_code == 2);  // of what?
   CHECK(Parse({"--nonsense"}).exit_code == 2);
-  CHECK(Parse({"--insecure"}).exit_code == 2);
   CHECK_FALSE(Parse({"--listen", "0.0.0.0:0", "--advertise", "10.0.0.2"}).exit);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "common/files.h"
 #include "common/rpc/read_stream.h"
 #include "common/rpc/rpc_status.h"
 #include "common/sha256.h"
@@ -19,16 +20,6 @@ namespace ringmaster::worker {
 namespace {
 
 constexpr size_t kMaxFiles = 64;  // of one checkpoint
-
-// A name without folders that a checkpoint may have: letters, digits, `.`, `_`, `-`, not hidden.
-bool IsPlainFileName(const std::string& name) {
-  const auto allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '_' || c == '-';
-  };
-  return !name.empty() && name.size() <= 128 && name.front() != '.' &&
-         std::all_of(name.begin(), name.end(), allowed);
-}
 
 }  // namespace
 

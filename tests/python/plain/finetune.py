@@ -20,7 +20,7 @@ options = parser.parse_args()
 
 def loaded():
     if options.weights:
-        return torch.load(options.weights, map_location="cpu")
+        return torch.load(options.weights, map_location="cpu", weights_only=True)
     place = torch.arange(7) - 3.0
     rows, columns = torch.meshgrid(place, place, indexing="ij")
     window = torch.exp(-(rows ** 2 + columns ** 2) / 8)
