@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/graph/program.h"
+#include "common/graph/message/message.h"
 #include "common/job/field_names.h"
 
 namespace ringmaster::job {
