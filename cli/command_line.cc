@@ -144,7 +144,7 @@ CLI::App* CommandLine::Add(CLI::App* group, const std::string& name, const std::
   return command;
 }
 
-void CommandLine::AskNone(CLI::App* command) {
+void CommandLine::RefuseCoordinator(CLI::App* command) {
   command->remove_option(command->get_option("--coordinator"));
 }
 
@@ -193,7 +193,9 @@ StatusOr<Action> CommandLine::Parse(int argc, const char* const* argv) {
   const CLI::App* command = &app_;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
   if (app_.count("--coordinator") > 0 && command->get_option_no_throw("--coordinator") == nullptr) {
-    return Complaint(app_, command->get_name() + " asks no coordinator: leave --coordinator out");
+    return Complaint(app_, command->get_name() +
+                               " starts a coordinator of its own: leave --coordinator out; "
+                               "`ringworker --coordinator` joins one");
   }
   return chosen_;
 }

@@ -54,8 +54,8 @@ class CommandLine {
   void AllowYaml(CLI::App* command);
   void AllowCsv(CLI::App* command);
 
-  // It asks no coordinator, and has no --coordinator.
-  void AskNone(CLI::App* command);
+  // It makes a coordinator of its own: one that is named would be passed over without a word.
+  void RefuseCoordinator(CLI::App* command);
 
   // What stands behind `--` is the command's, word by word.
   void AddRest(CLI::App* command, std::vector<std::string>* words);

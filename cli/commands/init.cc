@@ -43,11 +43,10 @@ StatusOr<ExitCode> Init(const std::string& file) {
 
 void AddInit(CommandLine& line) {
   const auto file = std::make_shared<std::string>("job.yaml");
-  CLI::App* const command =
-      line.Add("init", "write a job file with every key, its default and its range",
-               Examples("ringctl init", "ringctl init - | less"), [file] { return Init(*file); });
-  line.AskNone(command);
-  command->add_option("FILE", *file, "new file; - is stdout")->default_str("job.yaml");
+  line.Add("init", "write a job file with every key, its default and its range",
+           Examples("ringctl init", "ringctl init - | less"), [file] { return Init(*file); })
+      ->add_option("FILE", *file, "new file; - is stdout")
+      ->default_str("job.yaml");
 }
 
 }  // namespace ringmaster::cli

@@ -56,12 +56,10 @@ StatusOr<ExitCode> ShowKeys(const Common& common, const std::vector<std::string>
 
 void AddKeys(CommandLine& line) {
   const auto words = std::make_shared<std::vector<std::string>>();
-  CLI::App* const command =
-      line.Add("keys", "list the keys of a job file: values, default, what each is",
-               Examples("ringctl keys", "ringctl keys checkpoint optimizer.adam"),
-               [&line, words] { return ShowKeys(line.common(), *words); });
-  line.AskNone(command);
-  command->add_option("KEY", *words, "only these, and what stands in them; default: all");
+  line.Add("keys", "list the keys of a job file: values, default, what each is",
+           Examples("ringctl keys", "ringctl keys checkpoint optimizer.adam"),
+           [&line, words] { return ShowKeys(line.common(), *words); })
+      ->add_option("KEY", *words, "only these, and what stands in them; default: all");
 }
 
 }  // namespace ringmaster::cli

@@ -47,7 +47,6 @@ void AddTune(CommandLine& line) {
       Examples("ringctl tune job.yaml --data-root data",
                "ringctl tune job.yaml --samples 128,256 --set precision.policy=mixed_bfloat16"),
       [tune] { return TuneHere(*tune); });
-  line.AskNone(command);
   command->add_option("FILE", tune->file, "the job file, YAML; - is stdin")->required();
   command
       ->add_option("--device", tune->device,

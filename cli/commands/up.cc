@@ -115,7 +115,7 @@ void AddUp(CommandLine& line) {
       line.Add("up", "start a coordinator and workers on this machine, in the foreground",
                Examples("ringctl up --workers 2 --data-root data"),
                [&line, options] { return Up(line.common(), *options); });
-  line.AskNone(command);
+  line.RefuseCoordinator(command);
   const auto count = CLI::Range(1u, 4096u);
   command->add_option("--workers", options->share.workers, "how many workers")
       ->check(count)

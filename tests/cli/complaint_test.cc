@@ -47,8 +47,7 @@ TEST_CASE("Ringctl: a wrong command line ends with 2") {
   CHECK(Exit({"checkpoint"}) == 2);
   CHECK(Exit({"dataset", "make", "imagenet", "x"}) == 2);
   CHECK(Exit({"up", "--coordinator", "127.0.0.1:1"}) == 2);  // it asks none
-  CHECK(Exit({"keys", "seed", "--coordinator", "127.0.0.1:1"}) == 2);
-  CHECK(Exit({"--coordinator", "127.0.0.1:1", "keys", "seed"}) == 2);
+  CHECK(Exit({"--coordinator", "127.0.0.1:1", "up"}) == 2);
   for (const char* command : {"evaluate", "predict"}) {
     CHECK(Exit({command, "job", "--step", "-1"}) == 2);
   }

@@ -58,7 +58,7 @@ class CorpusTest(cluster.ClusterTest):
             with self.subTest(command=" ".join(words)[:80]):
                 command = [word.format(**names) for word in words]
                 # An address of its own in the command must not be followed by another one.
-                at = [] if "--coordinator" in words or not words or words[0] in ("init", "tune") else ["--coordinator", running.address]
+                at = [] if "--coordinator" in words or not words else ["--coordinator", running.address]
                 done = subprocess.run([cluster.BIN / "ringctl", *command, *at], stdin=subprocess.DEVNULL,
                                       capture_output=True, text=True, timeout=60 * cluster.SLOW, check=False)
                 self.assertEqual(done.returncode, code, done.stderr)
