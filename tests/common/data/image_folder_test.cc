@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <sys/resource.h>
+
 #include <catch2/catch.hpp>
 
 #include <chrono>
@@ -7,6 +10,8 @@
 #include <vector>
 
 #include "common/data/dataset.h"
+#include "common/data/format.h"
+#include "common/data/record_index.h"
 #include "common/data/sample_data.h"
 #include "common/data/verify.h"
 #include "common/image/codecs.h"
@@ -171,6 +176,39 @@ TEST_CASE_METHOD(ImageFolderFixture,
   REQUIRE(reread.ok());
   CHECK((*reread)->facts().index().sha256() == (*Open())->facts().index().sha256());
   CHECK((*reread)->facts().index().sha256() != (*more)->facts().index().sha256());
+}
+
+TEST_CASE("Image folder: a disk that fails is no bad image") {
+  const auto format = FindFormat("image_folder");
+  REQUIRE(format.ok());
+  const Descriptor shrunk(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  RecordFile file;
+  file.bytes = 10;
+  const auto found = (*format)->records->find({}, file, shrunk.get(), {});
+  CHECK(found.status().code() == absl::StatusCode::kDataLoss);
+  file.bytes = 0;  // that is one
+  CHECK((*format)->records->find({}, file, shrunk.get(), {})->bad.size() == 1);
+}
+
+TEST_CASE_METHOD(ImageFolderFixture, "Image folder: files that are kept open leave most numbers") {
+  for (int i = 0; i < 40; ++i) Write(fmt::format("d/train/cat/{}.jpg", i), 10);
+  rlimit before = {};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const auto kept_open = [&](rlim_t most) {
+    const rlimit few = {most, before.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    const auto open = [] {
+      return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+    };
+    const auto others = open();
+    const auto dataset = Open();
+    REQUIRE(dataset.ok());
+    CHECK(SampleOf(**dataset, Split::kTrain, 39).second == 0);
+    return open() - others;
+  };
+  CHECK(kept_open(1024) == 41);  // and the folder
+  CHECK(kept_open(128) == 1);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
 }
 
 TEST_CASE_METHOD(ImageFolderFixture, "Image folder: who stops forgets nothing that was read") {

@@ -7,6 +7,7 @@
 #include <map>
 #include <sstream>
 
+#include "common/data/formats/gzip.h"
 #include "common/data/sample_data.h"
 #include "common/image/codecs.h"
 #include "tests/support/image_data.h"
@@ -136,6 +137,39 @@ TEST_CASE_METHOD(PackFixture, "Pack: pixels of several sizes are refused, and no
         std::string::npos);
   CHECK_FALSE(std::filesystem::exists(folder_ / "packed"));
   CHECK_FALSE(std::filesystem::exists(folder_ / "packed.partial"));
+}
+
+// What says of a PNG how large it is, of one that is never decoded.
+std::string HeaderOfPng(uint32_t width, uint32_t height) {
+  const auto big = [](uint32_t value) {
+    std::string bytes;
+    for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift);
+    return bytes;
+  };
+  const auto chunk = [&](const std::string& type, const std::string& data) {
+    const std::string named = type + data;
+    return big(static_cast<uint32_t>(data.size())) + named +
+           big(Crc32(0, {reinterpret_cast<const uint8_t*>(named.data()), named.size()}));
+  };
+  const std::string gray("\x08\0\0\0\0", 5);
+  return "\x89PNG\r\n\x1A\n" + chunk("IHDR", big(width) + big(height) + gray) + chunk("IDAT", "x") +
+         chunk("IEND", "");
+}
+
+TEST_CASE_METHOD(PackFixture,
+                 "Pack: an image that no JPEG can hold is named, and nothing is left") {
+  const std::filesystem::path cats = folder_ / "long/train/cat";
+  std::filesystem::create_directories(cats);
+  std::ofstream(cats / "a.png", std::ios::binary) << HeaderOfPng(65'500, 9);
+  const auto allowed = Packing::Create(Opened("long", "image_folder"), folder_ / "packed", {});
+  INFO(Message(allowed.status()));
+  CHECK(allowed.ok());
+  std::ofstream(cats / "b.png", std::ios::binary) << HeaderOfPng(65'501, 9);
+  const Status status = Pack(Opened("long", "image_folder"), "other", {});
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK(Message(status).find("train sample 1 becomes 9 x 65501 pixels, of which a JPEG may have "
+                             "65500") == 0);
+  CHECK_FALSE(std::filesystem::exists(folder_ / "other.partial"));
 }
 
 TEST_CASE_METHOD(PackFixture, "Pack: what is not finished is removed; what is there is kept") {
