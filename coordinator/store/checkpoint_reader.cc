@@ -63,7 +63,11 @@ StatusOr<std::optional<v1::FilePiece>> CheckpointReader::Next() {
     const ssize_t got = pread(file.descriptor, data.data() + done, data.size() - done,
                               static_cast<off_t>(offset_ + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
+    if (got < 0) {
+      return Error(absl::StatusCode::kUnavailable, "cannot read {}/{} at byte {}: {}", path_,
+                   file.name, offset_ + done, std::strerror(errno));
+    }
+    if (got == 0) {
       return Error(absl::StatusCode::kDataLoss, "{}/{} ends at byte {}, expected {}", path_,
                    file.name, offset_ + done, file.expected.bytes);
     }

@@ -14,6 +14,12 @@
 namespace ringmaster::coordinator {
 namespace {
 
+// Of lines of one job that follow each other in a chunk, each of which is synced by itself: a
+// worker serves one job after the other.
+constexpr size_t kMostRuns = 1'000;
+// Of numbers that a worker never used: more than it logs in its life.
+constexpr uint64_t kMostGap = uint64_t{1} << 40;
+
 namespace fs = std::filesystem;
 
 constexpr size_t kSpoolDigits = 32;
@@ -92,7 +98,10 @@ StatusOr<LogTrack*> LogFolder::TrackOf(const std::string& job, const std::string
       jobs_.erase(job);
       return Annotate(made, "log");
     }
-    RING_RETURN_IF_ERROR(SyncFolder(options_.root));
+    if (const Status synced = SyncFolder(options_.root); !synced.ok()) {
+      jobs_.erase(job);  // the next line tries again
+      return synced;
+    }
   }
   return &tracks.try_emplace(worker, path, worker).first->second;
 }
@@ -131,13 +140,22 @@ StatusOr<LogFolder::Stored> LogFolder::Store(const v1::LogChunk& chunk,
   std::string job;                 // of the run of lines being collected
   std::vector<LogRecord> records;  // of that run
   bool last_kept = true;
+  size_t runs = 0;
   for (const v1::SpooledLine& line : chunk.lines()) {
     if (line.number() <= newest) continue;
     const uint64_t gap = line.number() - newest - 1;
+    if (gap > kMostGap) {
+      return InvalidArgument("log line {} of worker {} after {}: no spool leaves out as many",
+                             line.number(), chunk.worker(), newest);
+    }
     newest = line.number();
     last_kept = known(line.job_id());
     if (!last_kept) continue;
     if (line.job_id() != job) {
+      if (++runs > kMostRuns) {
+        return InvalidArgument("log lines of worker {} change their job more than {} times",
+                               chunk.worker(), kMostRuns);
+      }
       RING_RETURN_IF_ERROR(Keep(job, chunk.worker(), std::exchange(records, {})));
       job = line.job_id();
     }

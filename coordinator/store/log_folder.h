@@ -1,8 +1,8 @@
 // The log lines of all jobs: FOLDER/JOB/WORKER@ORDINAL.log, bounded for each job, and for each
 // worker the newest line that came. Lines that come twice are known by spool and number; numbers
 // that never come are counted as lost. What is known of workers is bounded, too. What a call stored
-// is on disk (one fdatasync a chunk) before it returns. Owned by the daemon; logs thread only, but
-// for Open.
+// is on disk (one fdatasync for each run of lines of one job) before it returns. Owned by the
+// daemon; logs thread only, but for Open.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,8 @@ class LogFolder {
   [[nodiscard]] static StatusOr<std::unique_ptr<LogFolder>> Open(LogFolderOptions options);
 
   // Lines of jobs that are not `known` are dropped, and count as stored. INVALID_ARGUMENT: worker
-  // or spool; UNAVAILABLE: the disk, nothing may be acknowledged.
+  // or spool, numbers or jobs that no worker ships; UNAVAILABLE: the disk, nothing may be
+  // acknowledged.
   [[nodiscard]] StatusOr<Stored> Store(const v1::LogChunk& chunk,
                                        const std::function<bool(const std::string&)>& known);
 

@@ -10,6 +10,7 @@ namespace ringmaster::coordinator {
 namespace {
 
 constexpr uint64_t kReadBytes = 128 << 10;  // several of the longest records
+constexpr size_t kAhead = 64;  // records of a worker that are held: many calls read many workers
 
 std::string ReadFrom(const LogTrack::Segment& segment, uint64_t offset) {
   std::string text(std::min(kReadBytes, segment.bytes - offset), '\0');
@@ -43,12 +44,14 @@ void LogReader::ReadAhead(const LogTrack& track, Place& place) {
       const std::string text = ReadFrom(segment, place.offset);
       if (text.empty()) return;  // it cannot be read now
       const size_t end = text.rfind('\n');
-      for (size_t at = 0, stop; end != std::string::npos && at <= end; at = stop + 1) {
-        stop = text.find('\n', at);
+      size_t at = 0;
+      while (end != std::string::npos && at <= end && place.ahead.size() < kAhead) {
+        const size_t stop = text.find('\n', at);
         auto record = ParseRecord(text.substr(at, stop - at));
         if (record && record->ordinal > place.told) place.ahead.push_back(*std::move(record));
+        at = stop + 1;
       }
-      place.offset += end == std::string::npos ? text.size() : end + 1;
+      place.offset += end == std::string::npos ? text.size() : at;
     }
   }
 }

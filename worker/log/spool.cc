@@ -167,14 +167,16 @@ Status Spool::FindSegments(const std::string& preferred_spool) {
 
 void Spool::BeginAnew() {
   CloseSegment();
-  for (const Segment& segment : segments_) unlink(segment.path.c_str());
-  segments_.clear();
   spool_ = RandomSpool();
   bytes_ = 0;
   next_ = 1;
   newest_ = 0;
   acknowledged_ = 0;
   SaveState();
+  // An old state without its segments would give numbers away that lines have had.
+  (void)fdatasync(state_);
+  for (const Segment& segment : segments_) unlink(segment.path.c_str());
+  segments_.clear();
 }
 
 void Spool::SaveState() {

@@ -131,6 +131,22 @@ TEST_CASE("LogFolder: one spool serves one job after the other") {
   CHECK(f.folder->Lost("j0002") == 2);
 }
 
+TEST_CASE("LogFolder: what no worker ships is refused: jobs in turn, numbers far apart") {
+  LogDisk f;
+  v1::LogChunk turns = ChunkOf({});
+  for (uint64_t number = 1; number <= 1000; ++number) {
+    *turns.add_lines() = LineOf(number, number % 2 == 0 ? "j0001" : "j0002");
+  }
+  CHECK(f.Store(turns) == 1000);
+  for (uint64_t number = 1001; number <= 2001; ++number) {
+    *turns.add_lines() = LineOf(number, number % 2 == 0 ? "j0001" : "j0002");
+  }
+  CHECK(f.folder->Store(turns, &IsKnown).status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(f.folder->Store(ChunkOf({UINT64_MAX}), &IsKnown).status().code() ==
+        absl::StatusCode::kInvalidArgument);
+  CHECK(f.folder->Lost("j0001") == 0);
+}
+
 TEST_CASE("LogFolder: a spool that began anew counts from 1 again") {
   LogDisk f;
   f.Store(ChunkOf({1, 2, 3}));
@@ -152,6 +168,19 @@ TEST_CASE("LogReader: workers are merged by time, each in its own order") {
   CHECK(f.Read() == "a1 b1 a2 +2 a5 b2 b3");
   CHECK(f.Read("b") == "b1 b2 b3");
   CHECK(f.Read("c").empty());
+}
+
+TEST_CASE("LogReader: a few lines of each worker are held, and none is passed over") {
+  LogDisk f;
+  std::vector<uint64_t> numbers;
+  std::string expected;
+  for (uint64_t number = 1; number <= 1000; ++number) {
+    numbers.push_back(number);
+    expected += fmt::format("{}a{} b{}", number == 1 ? "" : " ", number, number);
+  }
+  f.Store(ChunkOf(numbers));
+  f.Store(ChunkOf(numbers, "b"));
+  CHECK(f.Read() == expected);
 }
 
 TEST_CASE("LogReader: it goes on with what comes later, of new workers too") {
