@@ -420,6 +420,12 @@ class ObjectStoreTest(ServerCase):
         self.assertEqual([(file["name"], file["pieces"]) for file in listed], [("50%.bin", 1)])
         self.assertEqual(self.fetched(), {"50%.bin": data})
 
+    def test_objects_that_begin_with_a_dot_are_passed_over(self):
+        for name in (".DS_Store", "sub/.ipynb_checkpoints/x"):
+            self.server.files["/bucket/sets/one ü/" + name] = b"no data"
+        self.store(self.url)
+        self.assertEqual(self.fetched(), self.files)
+
     def test_an_object_that_changes_is_an_error(self):
         def rule(handler, name):
             if name.endswith("ü.bin"):

@@ -6,6 +6,7 @@
 
 #include "common/data/data_url.h"
 #include "common/data/manifest.h"
+#include "common/data_files/file_list.h"
 #include "common/mutex.h"
 #include "common/text.h"
 #include "worker/fetch/http_place.h"
@@ -101,7 +102,8 @@ StatusOr<std::vector<SourceFile>> UrlSource::ListFolder(const FetchLimits& limit
   RING_ASSIGN_OR_RETURN(std::vector<SourceFile> files, place_->ListFolder(&client_, limits));
   // As in a folder of a disk, what begins with a dot is none of the dataset's.
   std::erase_if(files, [](const SourceFile& file) {
-    return file.name == data::kDataManifestName || data_files::IsHidden(file.name);
+    const bool hidden = data_files::IsHidden(file.name) && data::CheckFileName(file.name).ok();
+    return hidden || file.name == data::kDataManifestName;
   });
   return files;
 }
