@@ -32,6 +32,16 @@ Refusal NotTaken(const Status& status) {
   return {status, absl::IsResourceExhausted(status) ? "OVERLOADED" : "UNAVAILABLE"};
 }
 
+// A call waits in line, behind others that may end who made it.
+Refusal Check(const Identities& identities, const Caller& caller) {
+  if (!caller.identity) return {};
+  const IdentityRecord* const live = identities.FindLive(*caller.identity);
+  if (live != nullptr && live->role == caller.role) return {};
+  return {Error(absl::StatusCode::kUnauthenticated, "{} was revoked; join again with a new token",
+                caller.ToString()),
+          "REVOKED"};
+}
+
 v1::Identity ToProto(const IdentityRecord& record) {
   v1::Identity identity;
   identity.set_name(record.identity.name);
@@ -84,9 +94,19 @@ grpc::ServerUnaryReactor* AccessService::AnswerOnLoop(grpc::CallbackServerContex
                                                       Answer answer) {
   return hands_.calls->Answer(
       context, {method, CallKind::kShort},
-      [this, bytes, &answer](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
-        const Status taken = hands_.run(bytes, [reactor, caller, answer] {
-          const Refusal answered = answer(caller);
+      [this, method, bytes, &answer](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
+        const Status taken = hands_.run(bytes, [this, method, reactor, caller, answer] {
+          Refusal answered = Check(*access_.identities(), caller);
+          if (answered.status.ok()) {
+            answered = answer(caller);
+          } else {
+            v1::AuditEntry refused;
+            refused.set_who(caller.ToString());
+            refused.set_what("call");
+            refused.set_subject(fmt::format("/ringmaster.v1.{}", method));
+            refused.set_result(answered.word);
+            access_.NoteRefusal(refused, hands_.now());
+          }
           reactor->Finish(ToGrpc(answered.status, answered.word));
         });
         if (taken.ok()) return;

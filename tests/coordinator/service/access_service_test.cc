@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
 #include <utility>
@@ -83,6 +84,7 @@ class AccessHouse {
     v1::RevokeIdentityResponse response;
     return Call(&v1::Access::Stub::RevokeIdentity, request, &response);
   }
+  v1::Access::Stub* stub() { return stub_.get(); }
   // Everything that waits on the loop is done.
   void Settle() {
     std::promise<void> done;
@@ -91,6 +93,7 @@ class AccessHouse {
   }
 
   Passage passage_{{}, {std::nullopt, v1::ROLE_ADMIN, std::nullopt}};  // of every call
+  std::function<void()> on_queued_;  // once, when the next call waits on the loop
   std::string signing_request_ = "request";
   grpc::Status status_;
   std::string created_;
@@ -108,8 +111,10 @@ class AccessHouse {
     AccessService::Hands hands;
     hands.store = &store_;
     hands.identities = &board_;
-    hands.run = [this](size_t, std::function<void()> task) {
-      return loop_.Post(std::move(task)) ? absl::OkStatus() : absl::UnavailableError("stopping");
+    hands.run = [this](size_t, std::function<void()> task) -> Status {
+      if (!loop_.Post(std::move(task))) return absl::UnavailableError("stopping");
+      if (on_queued_) std::exchange(on_queued_, nullptr)();
+      return absl::OkStatus();
     };
     hands.calls = &calls_;
     if (signs == Signs::kYes) {
@@ -306,6 +311,35 @@ TEST_CASE("AccessService: a caller that is nobody any more gets nothing") {
   CHECK(house.status_.error_code() == grpc::StatusCode::UNAUTHENTICATED);
   (void)house.Create(v1::ROLE_WORKER, "b");
   CHECK(house.created_ == "REVOKED");
+}
+
+TEST_CASE("AccessService: a call that waited behind the end of who made it does nothing") {
+  AccessHouse house;
+  REQUIRE(house.Join(house.Create(v1::ROLE_ADMIN, "eva").token(), 'k').code() == 0);
+  std::promise<void> go, queued;
+  REQUIRE(house.loop_.Post([gone = go.get_future().share()] { gone.wait(); }));
+  house.on_queued_ = [&] { queued.set_value(); };
+  v1::RevokeIdentityRequest request;
+  request.set_role(v1::ROLE_ADMIN);
+  request.set_name("eva");
+  v1::RevokeIdentityResponse response;
+  Deadline context;
+  std::promise<std::string> revoked;
+  house.stub()->async()->RevokeIdentity(
+      &context, &request, &response,
+      [&](const grpc::Status& status) { revoked.set_value(status.ok() ? "ok" : "refused"); });
+  queued.get_future().wait();
+  house.passage_.caller = {IdentityName{IdentityKind::kUser, "eva"}, v1::ROLE_ADMIN, std::nullopt};
+  house.on_queued_ = [&] { go.set_value(); };
+  CHECK(house.Create(v1::ROLE_WORKER, "b").token().empty());
+  CHECK(house.created_ == "REVOKED");
+  CHECK(house.status_.error_code() == grpc::StatusCode::UNAUTHENTICATED);
+  CHECK(revoked.get_future().get() == "ok");
+  house.Settle();
+  REQUIRE(house.store_.tokens.size() == 1);  // the one that she joined with
+  CHECK(house.store_.tokens.begin()->second.name == "eva");
+  CHECK(house.store_.audit.back().subject() == "/ringmaster.v1.Access/CreateToken");
+  CHECK(house.store_.audit.back().result() == "REVOKED");
 }
 
 TEST_CASE("AccessService: without an authority nobody joins, and nothing is made") {
