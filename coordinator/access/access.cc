@@ -75,6 +75,12 @@ Refusal NameTaken(const IdentityName& identity) {
                   identity.ToString(), identity.name, worker ? " --worker" : ""));
 }
 
+Refusal TooManyCertificates(const std::string& name) {
+  return Refuse(StatusCode::kResourceExhausted, "TOO_MANY",
+                fmt::format("{} renewed its certificate {} times within a minute; wait", name,
+                            kMostRenewals));
+}
+
 v1::AuditEntry Entry(const std::string& who, const std::string& what, const std::string& subject,
                      const std::string& result = "ok") {
   v1::AuditEntry entry;
@@ -299,11 +305,12 @@ Grant Access::Repeat(const RedemptionRecord& redeemed, UnixTime now) {
                fmt::format("this key joined as {}, which was revoked since; ask for a new token",
                            redeemed.identity.ToString())));
   }
+  const std::string name = redeemed.identity.ToString();
+  if (!renewals_.Take(name, now)) return NoGrant(TooManyCertificates(name));
   AccessChange change;
   change.identity = *live;
   Issue(&*change.identity, std::max(Floor(now), live->issued));
   const Grant grant{{}, redeemed.identity, change.identity->issued};
-  const std::string name = redeemed.identity.ToString();
   return {Commit(std::move(change), Entry(name, "join again", redeemed.token), now), grant.identity,
           grant.issue};
 }
@@ -369,9 +376,7 @@ Grant Access::Renew(const Caller& caller, UnixTime now) {
     return grant;
   }
   if (!renewals_.Take(caller.ToString(), now)) {
-    grant.refusal = Refuse(StatusCode::kResourceExhausted, "TOO_MANY",
-                           fmt::format("{} renewed its certificate {} times within a minute; wait",
-                                       caller.ToString(), kMostRenewals));
+    grant.refusal = TooManyCertificates(caller.ToString());
     return grant;
   }
   AccessChange change;

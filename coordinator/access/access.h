@@ -132,7 +132,7 @@ class Access {
   uint64_t newest_entry_ = 0;
   std::string newest_digest_;
   Allowance failures_;  // of joining, by address
-  Allowance renewals_;  // by name
+  Allowance renewals_;  // and joins again, by name
   RefusalLimit noted_;
 };
 

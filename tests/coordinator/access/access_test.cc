@@ -350,6 +350,22 @@ TEST_CASE("Access: a worker that renews all the time is told to wait") {
   CHECK(house.Renew(Worker("b")) == "ok worker/b");
 }
 
+TEST_CASE("Access: so is a key that joins again all the time, and the audit stays short") {
+  Gatehouse house;
+  const HandedToken token = house.Hand(v1::ROLE_WORKER, "b");
+  REQUIRE(house.Join(token, 'k') == "ok worker/b");
+  for (int i = 0; i < 10; ++i) CHECK(house.Join(token, 'k') == "ok worker/b");
+  const IdentityRecord before = house.store.identities.at(Worker("b"));
+  const size_t entries = house.store.audit.size();
+  house.now += seconds(1);
+  for (int i = 0; i < 20; ++i) CHECK(house.Join(token, 'k') == "TOO_MANY");
+  CHECK(house.store.audit.size() == entries + 1);  // the first refusal
+  CHECK(house.store.identities.at(Worker("b")).issued == before.issued);
+  CHECK(house.Renew(Worker("b")) == "TOO_MANY");  // it is one allowance
+  house.now += minutes(1);
+  CHECK(house.Join(token, 'k') == "ok worker/b");
+}
+
 TEST_CASE("Access: a certificate of nobody is worth nothing") {
   Gatehouse house;
   CHECK(house.Shows({{}, Worker("b"), {}}) == "NOT_AUTHENTICATED");
