@@ -223,6 +223,9 @@ AccessService::Hands Daemon::AccessHands(const Flags& flags) {
 
 Authority Daemon::SigningAuthority(std::chrono::seconds life) const {
   Authority authority;
+  authority.check = [](const std::string& signing_request) {
+    return pki::KeyHashOfRequest(signing_request).status();
+  };
   authority.sign = [this, life](const std::string& signing_request, const IdentityName& identity,
                                 UnixSeconds now) -> StatusOr<v1::IssuedCertificate> {
     const pki::Identity named = Named(authority_->cluster(), identity);

@@ -161,6 +161,9 @@ grpc::ServerUnaryReactor* AccessService::Renew(grpc::CallbackServerContext* cont
                                          kMostSigningRequest, bytes),
                          "INVALID_REQUEST"};
         }
+        if (const Status good = hands_.authority->check(request->signing_request()); !good.ok()) {
+          return Refusal{good, "INVALID_REQUEST"};
+        }
         const Grant grant = access_.Renew(caller, hands_.now());
         Publish();
         return Sign(grant, request->signing_request(), response);

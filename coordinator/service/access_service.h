@@ -18,6 +18,9 @@ namespace ringmaster::coordinator {
 
 // Who signs for the cluster. Each is called on the store's thread, but for `uri`: on any thread.
 struct Authority {
+  // Whether `sign` will take a signing request, before anything is stored. INVALID_ARGUMENT: it is
+  // none.
+  std::function<Status(const std::string& signing_request)> check;
   // All of the certificate, issued at `now`, for the key of a signing request. INVALID_ARGUMENT: it
   // is none.
   std::function<StatusOr<v1::IssuedCertificate>(const std::string& signing_request,

@@ -119,9 +119,12 @@ class AccessHouse {
     hands.calls = &calls_;
     if (signs == Signs::kYes) {
       hands.authority = Authority{
+          [](const std::string& request) {
+            return request == "garbage" ? InvalidArgument("signing_request: it is no PKCS #10")
+                                        : absl::OkStatus();
+          },
           [](const std::string& request, const IdentityName& identity,
              UnixSeconds now) -> StatusOr<v1::IssuedCertificate> {
-            if (request == "garbage") return InvalidArgument("signing_request: it is no PKCS #10");
             v1::IssuedCertificate issued;
             issued.set_certificate(fmt::format("{} signed for {} at {}", request,
                                                identity.ToString(),
@@ -232,12 +235,16 @@ TEST_CASE("AccessService: who renews gets a certificate of its own name") {
                            UnixSeconds(std::chrono::seconds(1'700'600'000))};
   CHECK(house.Call(&v1::Access::Stub::Renew, request, &issued) == "ok");
   CHECK(issued.certificate() == "again signed for user/eva at 1700000000");
+  house.Settle();
+  const size_t entries = house.store_.audit.size();
   request.set_signing_request("garbage");
   CHECK(house.Call(&v1::Access::Stub::Renew, request, &issued) == "INVALID_REQUEST");
   for (const size_t bytes : {size_t{0}, size_t{16'385}}) {
     request.set_signing_request(std::string(bytes, 'x'));
     CHECK(house.Call(&v1::Access::Stub::Renew, request, &issued) == "INVALID_REQUEST");
   }
+  house.Settle();
+  CHECK(house.store_.audit.size() == entries);  // nothing was issued
   v1::WhoAmIResponse who;
   REQUIRE(house.Call(&v1::Access::Stub::WhoAmI, v1::WhoAmIRequest(), &who) == "ok");
   CHECK(who.identity() == "spiffe://c/user/eva");
