@@ -1,5 +1,6 @@
 #include "common/rpc/acceptor.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -83,6 +84,18 @@ size_t RoomOf(size_t most) {
 }
 
 }  // namespace
+
+std::string CountedAs(const sockaddr_storage& peer, socklen_t length) {
+  const in6_addr& v6 = reinterpret_cast<const sockaddr_in6*>(&peer)->sin6_addr;
+  if (peer.ss_family != AF_INET6 || IN6_IS_ADDR_V4MAPPED(&v6) || IN6_IS_ADDR_LOOPBACK(&v6)) {
+    return Shown(peer, length);
+  }
+  in6_addr network = v6;
+  std::fill(network.s6_addr + 8, network.s6_addr + 16, 0);
+  char text[INET6_ADDRSTRLEN] = "?";
+  (void)inet_ntop(AF_INET6, &network, text, sizeof(text));
+  return fmt::format("{}/64", text);
+}
 
 void Connections::Add(int file, const std::string& address) {
   struct stat now = {};
@@ -280,7 +293,7 @@ Acceptor::Heard Acceptor::HearGreeting(Visitor* visitor) {
   visitor->said.append(bytes, static_cast<size_t>(count));
   if (!greeting_.starts_with(visitor->said)) return Heard::kDone;
   if (visitor->said.size() < greeting_.size()) return Heard::kNothingYet;
-  take_(std::move(visitor->file), visitor->address);
+  take_(std::move(visitor->file), visitor->counted);
   return Heard::kDone;
 }
 
@@ -367,7 +380,7 @@ void Acceptor::Admit(OwnedFile connection, const Listener& listener, const socka
   connections_.Add(connection.get(), address);
   if (plain_alone && doors_.empty()) return HandOver(std::move(connection), server_.plain.get());
   visitors_.push_back({std::move(connection), Clock::now() + options_.handshake, shown,
-                       std::move(refusal), &server_, ""});
+                       CountedAs(peer, length), std::move(refusal), &server_, ""});
 }
 
 std::string Acceptor::RefusalOf(int connection, const Listener& listener) const {

@@ -77,6 +77,10 @@ struct ServerSecurity {
   std::shared_ptr<grpc::ServerCredentials> tls;
 };
 
+// What somebody is counted by who takes joins, as people write it: the address, or the /64 that an
+// IPv6 host has for itself, `2001:db8::/64`.
+[[nodiscard]] std::string CountedAs(const sockaddr_storage& peer, socklen_t length);
+
 class Acceptor {
  public:
   // Binds every address of the host, and waits for nothing: clients queue until Start. Port 0 picks
@@ -100,7 +104,8 @@ class Acceptor {
   void AddDoor(const std::string& name, grpc::ServerBuilder* builder,
                const ServerSecurity& security = {});
   // Takes connections that begin with `begins`, a whole line, and are read up to there: from
-  // anywhere. `take` is called on thread "accept" and does not block. Before Start.
+  // anywhere. `take` is called on thread "accept" and does not block; `address` is CountedAs.
+  // Before Start.
   using Take = std::function<void(OwnedFile connection, const std::string& address)>;
   void SetGreeted(std::string begins, Take take);
   // After the servers were started.
@@ -123,6 +128,7 @@ class Acceptor {
     OwnedFile file;
     Clock::time_point until;
     std::string address;  // as people write it
+    std::string counted;  // CountedAs
     std::string refusal;  // without TLS; empty: it is let in
     Server* server;       // whose door it is at
     std::string said;

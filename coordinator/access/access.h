@@ -58,7 +58,7 @@ struct Redemption {
   std::string token_id, secret;
   std::string name;        // that they would like, where the token has none
   std::string key_sha256;  // of the key that the signing request proves
-  std::string address;     // host alone
+  std::string address;     // host alone, of IPv6 its /64
 };
 
 class Access {

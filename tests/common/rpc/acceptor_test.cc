@@ -124,6 +124,30 @@ void Greet(const OwnedFile& file) {
           static_cast<ssize_t>(greeting.size()));
 }
 
+std::string Counted(const char* text) {
+  sockaddr_storage peer = {};
+  const bool v6 = std::string(text).find(':') != std::string::npos;
+  peer.ss_family = v6 ? AF_INET6 : AF_INET;
+  void* const address = v6 ? static_cast<void*>(&reinterpret_cast<sockaddr_in6*>(&peer)->sin6_addr)
+                           : static_cast<void*>(&reinterpret_cast<sockaddr_in*>(&peer)->sin_addr);
+  REQUIRE(inet_pton(peer.ss_family, text, address) == 1);
+  return CountedAs(peer, v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+}
+
+TEST_CASE(
+    "Acceptor: who joins over IPv6 is counted by its network, however many addresses it has") {
+  CHECK(Counted("fd00::1") == "fd00::/64");
+  CHECK(Counted("fd00::2") == Counted("fd00::1"));
+  CHECK(Counted("fd00::ffff:ffff:ffff:ffff") == Counted("fd00::1"));
+  CHECK(Counted("2001:db8:0:1:a:b:c:d") == "2001:db8:0:1::/64");
+  CHECK(Counted("192.0.2.1") == "192.0.2.1");
+  CHECK(Counted("::ffff:192.0.2.1") == "::ffff:192.0.2.1");
+  CHECK(Counted("::1") == "::1");
+  sockaddr_storage local = {};
+  local.ss_family = AF_UNIX;
+  CHECK(CountedAs(local, sizeof(sa_family_t)) == "the Unix socket");
+}
+
 TEST_CASE("Acceptor: clients of every family reach the server, at the port that was chosen") {
   for (const char* host : {"127.0.0.1", "localhost", "0.0.0.0", "::1", "::"}) {
     const bool v6 = std::string(host).find(':') != std::string::npos;
