@@ -24,7 +24,6 @@ namespace ringmaster {
 namespace {
 
 constexpr std::chrono::milliseconds kPause{100};  // after an error that is not of one connection
-constexpr std::chrono::seconds kWarnInterval{10};
 
 constexpr size_t kMaxRequest = 1'024;  // of who asks for a door
 constexpr char kTlsHandshake = 0x16;
@@ -394,14 +393,7 @@ std::string Acceptor::RefusalOf(int connection, const Listener& listener) const 
 }
 
 void Acceptor::Warn(const std::string& what) {
-  const Clock::time_point now = Clock::now();
-  if (now - warned_ < kWarnInterval) {
-    ++unsaid_;
-    return;
-  }
-  warned_ = now;
-  const uint64_t unsaid = std::exchange(unsaid_, 0);
-  spdlog::warn("{}{}", what, unsaid == 0 ? "" : fmt::format(" (and {} like it before)", unsaid));
+  if (const auto line = warnings_.Next(what, Clock::now())) spdlog::warn("{}", *line);
 }
 
 }  // namespace ringmaster

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "common/files.h"
+#include "common/log.h"
 #include "common/net/address.h"
 #include "common/rpc/listener.h"
 #include "common/rpc/local_user.h"
@@ -156,7 +157,7 @@ class Acceptor {
   Heard HearGreeting(Visitor* visitor);
   Heard Open(Visitor* visitor);
   void Refuse(int connection, const std::string& address, const std::string& refusal);
-  // Not more often than every 10 s, with how many there were meanwhile.
+  // As SeldomLine has it.
   void Warn(const std::string& what);
 
   const AcceptorOptions options_;
@@ -172,8 +173,7 @@ class Acceptor {
   OwnedFile reserve_;
   Connections connections_;
   std::list<Visitor> visitors_;
-  Clock::time_point warned_;
-  uint64_t unsaid_ = 0;
+  SeldomLine warnings_;
 
   std::jthread thread_;  // "accept"; last: it uses everything above
 };

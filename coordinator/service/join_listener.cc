@@ -5,6 +5,7 @@
 
 #include <future>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "common/pki/authority.h"
@@ -78,7 +79,16 @@ void JoinListener::Serve(Joiner joiner) {
                                  [&](const v1::JoinRequest& request, const std::string&) {
                                    return Ask(request, joiner.address);
                                  });
-  if (!served.ok()) spdlog::warn("nobody joined: {}", Message(served));
+  if (!served.ok()) Warn(fmt::format("nobody joined: {}", Message(served)));
+}
+
+void JoinListener::Warn(const std::string& what) {
+  std::optional<std::string> line;
+  {
+    MutexLock lock(mu_);
+    line = warnings_.Next(what, std::chrono::steady_clock::now());
+  }
+  if (line) spdlog::warn("{}", *line);
 }
 
 v1::JoinReply JoinListener::Ask(const v1::JoinRequest& request, const std::string& address) {

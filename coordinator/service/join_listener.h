@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/files.h"
+#include "common/log.h"
 #include "common/mutex.h"
 #include "common/pki/credential_folder.h"
 #include "common/status.h"
@@ -50,6 +51,7 @@ class JoinListener {
   };
   void Run();
   void Serve(Joiner joiner);
+  void Warn(const std::string& what);
   [[nodiscard]] v1::JoinReply Ask(const v1::JoinRequest& request, const std::string& address);
 
   const Own credentials_;
@@ -60,6 +62,7 @@ class JoinListener {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Joiner> waiting_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, size_t> of_address_ ABSL_GUARDED_BY(mu_);
+  SeldomLine warnings_ ABSL_GUARDED_BY(mu_);
 
   std::vector<std::jthread> threads_;  // "join"
 };
