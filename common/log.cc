@@ -45,14 +45,4 @@ void InitializeLog(const std::string& program) {
   if (const char* level = std::getenv("RINGMASTER_LOG")) spdlog::cfg::helpers::load_levels(level);
 }
 
-std::optional<std::string> SeldomLine::Next(const std::string& what, Time now) {
-  if (said_ && now - *said_ < kInterval) {
-    ++unsaid_;
-    return std::nullopt;
-  }
-  said_ = now;
-  const uint64_t unsaid = std::exchange(unsaid_, 0);
-  return unsaid == 0 ? what : fmt::format("{} (and {} like it before)", what, unsaid);
-}
-
 }  // namespace ringmaster

@@ -392,6 +392,16 @@ std::string Acceptor::RefusalOf(int connection, const Listener& listener) const 
                      options_.instead);
 }
 
+std::optional<std::string> SeldomLine::Next(const std::string& what, Time now) {
+  if (said_ && now - *said_ < kInterval) {
+    ++unsaid_;
+    return std::nullopt;
+  }
+  said_ = now;
+  const uint64_t unsaid = std::exchange(unsaid_, 0);
+  return unsaid == 0 ? what : fmt::format("{} (and {} like it before)", what, unsaid);
+}
+
 void Acceptor::Warn(const std::string& what) {
   if (const auto line = warnings_.Next(what, Clock::now())) spdlog::warn("{}", *line);
 }

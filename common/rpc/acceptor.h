@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "common/files.h"
-#include "common/log.h"
 #include "common/net/address.h"
 #include "common/rpc/listener.h"
 #include "common/rpc/local_user.h"
@@ -76,6 +75,21 @@ class Connections {
 struct ServerSecurity {
   std::shared_ptr<grpc::ServerCredentials> plain = grpc::InsecureServerCredentials();
   std::shared_ptr<grpc::ServerCredentials> tls;
+};
+
+// Lines that strangers can cause at will: one every 10 s, with how many there were meanwhile. A
+// value; thread-compatible.
+class SeldomLine {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  static constexpr std::chrono::seconds kInterval{10};
+
+  // What is to be logged now; nullopt: nothing.
+  [[nodiscard]] std::optional<std::string> Next(const std::string& what, Time now);
+
+ private:
+  std::optional<Time> said_;
+  uint64_t unsaid_ = 0;
 };
 
 // What somebody is counted by who takes joins, as people write it: the address, or the /64 that an

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "common/files.h"
-#include "common/log.h"
 #include "common/mutex.h"
 #include "common/pki/credential_folder.h"
+#include "common/rpc/acceptor.h"
 #include "common/status.h"
 #include "ringmaster/v1/access.pb.h"
 

@@ -393,4 +393,19 @@ TEST_CASE("Acceptor: nobody connects after Stop") {
 }
 
 }  // namespace
+TEST_CASE(
+    "Acceptor: what strangers can cause at will is one line in 10 s, with how many there were") {
+  SeldomLine lines;
+  SeldomLine::Time now;  // also when the host has just started
+  CHECK(lines.Next("refused: a", now) == std::optional<std::string>("refused: a"));
+  for (int i = 0; i < 199; ++i) CHECK_FALSE(lines.Next("refused: b", now));
+  now += SeldomLine::kInterval - std::chrono::milliseconds(1);
+  CHECK_FALSE(lines.Next("refused: c", now));
+  now += std::chrono::milliseconds(1);
+  CHECK(lines.Next("refused: d", now) ==
+        std::optional<std::string>("refused: d (and 200 like it before)"));
+  now += SeldomLine::kInterval;
+  CHECK(lines.Next("refused: e", now) == std::optional<std::string>("refused: e"));
+}
+
 }  // namespace ringmaster
