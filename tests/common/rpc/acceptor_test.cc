@@ -393,6 +393,7 @@ TEST_CASE("Acceptor: nobody connects after Stop") {
 }
 
 }  // namespace
+
 TEST_CASE(
     "Acceptor: what strangers can cause at will is one line in 10 s, with how many there were") {
   SeldomLine lines;

@@ -11,6 +11,8 @@
 #include <sstream>
 #include <utility>
 
+#include "common/log.h"
+
 namespace ringmaster::coordinator {
 namespace {
 
