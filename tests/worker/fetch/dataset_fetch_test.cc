@@ -7,6 +7,7 @@
 #include <latch>
 #include <mutex>
 
+#include "common/signals.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/fetch/fake_data.h"
 
@@ -113,8 +114,8 @@ TEST_CASE("DatasetFetch: a piece that takes longer than silence may is waited fo
   options.silence = milliseconds(30);
   Fetching here(options);
   const auto slow = Fetching::Source("slow");
-  slow->OnRead([&](const auto&, auto offset, auto, const auto&) {
-    if (offset > 0) std::this_thread::sleep_for(4 * options.silence);
+  slow->OnRead([&](const auto&, auto offset, auto, const FetchLimits& limits) {
+    if (offset > 0) (void)WaitForStop(limits.stop, 4 * options.silence);
     return absl::OkStatus();
   });
   REQUIRE(here.Run({slow}).ok());
@@ -125,13 +126,13 @@ TEST_CASE("DatasetFetch: pieces that are late side by side come one after the ot
   const auto narrow = Fetching::Source("narrow");
   std::latch all(4);
   std::atomic<int> reads = 0, now = 0, most = 0;
-  narrow->OnRead([&](const auto&, auto, auto, const auto&) -> Status {
+  narrow->OnRead([&](const auto&, auto, auto, const FetchLimits& limits) -> Status {
     if (reads++ < 4) {
       all.arrive_and_wait();
       return absl::DeadlineExceededError("late");
     }
     most = std::max(most.load(), ++now);
-    std::this_thread::sleep_for(milliseconds(2));
+    (void)WaitForStop(limits.stop, milliseconds(2));  // so that others could be beside it
     --now;
     return absl::OkStatus();
   });
