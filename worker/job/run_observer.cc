@@ -86,12 +86,12 @@ v1::Progress MessageOf(const Progress& progress) {
 }
 
 void RunObserver::OnProgress(const Progress& progress) {
-  if (!started_ && progress.applied > start_->start_step()) {
-    started_ = true;
-    phases_->Enter(JobId(start_->job_id()), "done");
+  if (progress.applied > applied_) {  // and not what was evaluated since
+    if (applied_ == start_->start_step()) phases_->Enter(JobId(start_->job_id()), "done");
+    applied_ = progress.applied;
+    spdlog::debug("step applied: job={} generation={}.{} applied={}", start_->job_id(),
+                  start_->generation().term(), start_->generation().counter(), applied_);
   }
-  spdlog::debug("step applied: job={} generation={}.{} applied={}", start_->job_id(),
-                start_->generation().term(), start_->generation().counter(), progress.applied);
   RunProgress event{MessageOf(progress), progress.test && progress.test->step == progress.applied,
                     std::string(progress.digest.begin(), progress.digest.end())};
   // A state that was fetched brings evaluations whose worker may have told nobody.

@@ -46,7 +46,7 @@ class RunObserver : public Observer {
  public:
   // All outlive it.
   RunObserver(const v1::Start* start, StartPhases* phases, const std::function<void(Event)>* post)
-      : start_(start), phases_(phases), post_(post) {}
+      : start_(start), phases_(phases), post_(post), applied_(start->start_step()) {}
 
   void OnProgress(const Progress& progress) override;
   void OnCheckpointDropped(uint64_t step, const std::string& reason) override;
@@ -55,8 +55,8 @@ class RunObserver : public Observer {
   const v1::Start* const start_;
   StartPhases* const phases_;
   const std::function<void(Event)>* const post_;
-  bool started_ = false;  // the first step is done
-  bool told_ = false;     // something was
+  uint64_t applied_;   // the newest step that was reported
+  bool told_ = false;  // something was
 };
 
 // `progress` without job, generation and digests. `lasting` has what came with this state.

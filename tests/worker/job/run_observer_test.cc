@@ -1,6 +1,10 @@
 #include "worker/job/run_observer.h"
 
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
 #include <catch2/catch.hpp>
+#include <sstream>
 #include <vector>
 
 namespace ringmaster::worker {
@@ -32,6 +36,30 @@ TEST_CASE("StartPhases: each phase is told as it begins, with the time of the on
   REQUIRE(std::string(phases.shown()).empty());
   phases.Enter(JobId("j2"), "data_check");
   REQUIRE(std::get<PhaseChanged>(events.back()).seconds == 0);
+}
+
+TEST_CASE("RunObserver: the log says once that a step was applied, however often it is told") {
+  std::ostringstream log;
+  const auto usual = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  spdlog::set_level(spdlog::level::debug);
+  v1::Start start;
+  start.set_job_id("j1");
+  start.set_start_step(5);
+  const std::function<void(Event)> post = [](const Event&) {};
+  StartPhases phases(post);
+  RunObserver observer(&start, &phases, &post);
+  Progress progress;
+  for (const uint64_t applied : {5, 6, 7, 7}) {  // step 5 was another run's; 7 is evaluated
+    progress.applied = applied;
+    observer.OnProgress(progress);
+  }
+  spdlog::set_default_logger(usual);
+  REQUIRE(log.str().find("applied=5") == std::string::npos);
+  REQUIRE(log.str().find("applied=6") != std::string::npos);
+  REQUIRE(log.str().find("applied=7") != std::string::npos);
+  REQUIRE(log.str().find("applied=7") == log.str().rfind("applied=7"));
 }
 
 TEST_CASE("RunObserver: the first step ends the last phase; an evaluation before it does not") {
