@@ -31,10 +31,11 @@ class Recorder {
   void Begin(uint64_t step) {
     if (Wanted(step)) steps_[step].emplace_back();
   }
-  void Take(uint64_t step, uint32_t parameter, std::span<const float> gradient) {
+  void Take(uint64_t step, uint32_t parameter, size_t first, std::span<const float> piece) {
     if (!Wanted(step)) return;
-    steps_[step].back()[parameter].assign(gradient.begin(), gradient.end());
-    if (step == last_step_ && steps_[step].size() == 1) order_.push_back(parameter);
+    std::vector<float>& gradient = steps_[step].back()[parameter];
+    gradient.insert(gradient.end(), piece.begin(), piece.end());
+    if (step == last_step_ && steps_[step].size() == 1 && first == 0) order_.push_back(parameter);
   }
 
   // With the units that the sums of the step before make.
@@ -96,9 +97,9 @@ class RecordingExecutable : public Executable {
     if (!sink.take) return real_->Run(input, sink, output);
     recorder_->Begin(input.step);
     GradientSink both = sink;
-    both.take = [&](uint32_t parameter, std::span<const float> gradient) {
-      recorder_->Take(input.step, parameter, gradient);
-      sink.take(parameter, gradient);
+    both.take = [&](uint32_t parameter, size_t first, std::span<const float> piece) {
+      recorder_->Take(input.step, parameter, first, piece);
+      sink.take(parameter, first, piece);
     };
     return real_->Run(input, both, output);
   }

@@ -40,6 +40,7 @@ class LifeFinder {
     }
     for (size_t i = 0; i < rooms_.size(); ++i) {
       if (rooms_[i].result) lives_.last_readers[i] = static_cast<NodeId>(turns_.size()) - 1;
+      lives_.last_readers[i] = std::max(lives_.last_readers[i], rooms_[i].taken);
     }
   }
 
@@ -48,7 +49,7 @@ class LifeFinder {
     lives_.buffer_of[static_cast<size_t>(id)] = lives_.buffers.size();
     const size_t bytes = (room(id).bytes + alignment_ - 1) / alignment_ * alignment_;
     lives_.buffers.push_back({bytes, first, last_reader(id)});
-    fed_.push_back(room(id).fed);
+    kept_.push_back(room(id).fed || room(id).taken >= 0);
   }
 
   // Lays output 0 where the op allows it; false when it needs bytes of its own.
@@ -59,19 +60,20 @@ class LifeFinder {
     const size_t buffer = lives_.buffer_of[static_cast<size_t>(input)];
     if (buffer == Lives::kOutside || room(output).outside) return false;
     NodeId& last = lives_.buffers[buffer].last;
-    const bool dies = last == now && !fed_[buffer];
+    const bool dies = last == now && !kept_[buffer];
     if (turn.op->storage == Storage::kInPlace && !dies) return false;
     // Also a reshape's need not be the same: tiles of another shape.
     if (room(input).bytes != room(output).bytes) return false;
     lives_.buffer_of[static_cast<size_t>(output)] = buffer;
     last = std::max(last, last_reader(output));
+    if (room(output).taken >= 0) kept_[buffer] = true;
     return true;
   }
 
   const std::span<const Turn> turns_;
   const std::span<const Room> rooms_;
   const size_t alignment_;
-  std::vector<bool> fed_;  // by buffer
+  std::vector<bool> kept_;  // by buffer: never overwritten
   Lives lives_;
 };
 

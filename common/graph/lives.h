@@ -16,6 +16,8 @@ struct Room {
   bool fed = false;      // there from the first turn on
   bool outside = false;  // has memory of its own: parameters, their gradients, moving statistics
   bool result = false;   // stays to the end
+  // Somebody takes it behind this turn, and nothing may overwrite it before; -1: nobody does.
+  NodeId taken = -1;
 };
 // By ValueId.
 [[nodiscard]] std::vector<Room> RoomsOf(const Program& program);

@@ -46,6 +46,11 @@ class Planner {
  private:
   static std::vector<Room> RoomsIn(const Program& program, const MemoryOptions& options) {
     std::vector<Room> rooms = RoomsOf(program);
+    for (const auto& [value, node] : options.taken) {
+      Room& room = rooms[static_cast<size_t>(value)];
+      room.outside = room.result = false;
+      room.taken = std::max(room.taken, node);
+    }
     for (size_t i = 0; options.bytes_of != nullptr && i < rooms.size(); ++i) {
       if (rooms[i].bytes > 0) rooms[i].bytes = options.bytes_of(program.graph.values()[i]);
     }

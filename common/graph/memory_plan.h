@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/graph/program.h"
@@ -16,11 +17,13 @@ struct MemoryOptions {
   // What a value takes where that is more than its elements do: tiles of a device's memory;
   // nullptr: its elements.
   size_t (*bytes_of)(const Value& value) = nullptr;
+  // Gradients of parameters that are in the arena, each until somebody takes it behind a node.
+  std::vector<std::pair<ValueId, NodeId>> taken;
 };
 
 struct Placement {
   size_t offset = 0;
-  size_t bytes = 0;  // 0: not in the arena (parameters and their gradients live outside)
+  size_t bytes = 0;  // 0: not in the arena
   NodeId first = 0;  // live from this node ...
   NodeId last = 0;   // ... through this one
 };
@@ -35,10 +38,10 @@ struct MemoryPlan {
 // Greedy by size, and by lifetime, each improved for some rounds by placing what ended highest
 // first; the smallest arena wins and ties are broken by id, so the plan is a function of its
 // arguments. Columns and seeds are in the arena, from node 0 on; parameters, their
-// gradients and moving statistics are not. A reshape lies where its input lies, and an op whose row
-// of the op table says kInPlace may overwrite an input that dies there (the elementwise ones and
-// their gradients, batch_norm_gradient): then the two placements are the same bytes. Both only
-// where input and output take the same.
+// gradients, but for those of `taken`, and moving statistics are not. A reshape lies where its
+// input lies, and an op whose row of the op table says kInPlace may overwrite an input that dies
+// there (the elementwise ones and their gradients, batch_norm_gradient): then the two placements
+// are the same bytes. Both only where input and output take the same.
 [[nodiscard]] MemoryPlan PlanMemory(const Program& program, const MemoryOptions& options);
 
 // What lies in the arena while the node runs during which most is live: largest first. Values that

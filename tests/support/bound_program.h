@@ -7,9 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/exact/block.h"
 #include "common/graph/ops/reference_executor.h"
 #include "common/sha256.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/shard_io.h"
 
 namespace ringmaster::testing {
 
@@ -73,12 +75,25 @@ class BoundProgram {
   StatusOr<ShardResult> Run(const ShardInput& input) {
     ShardResult result;
     result.gradients.resize(program_.parameters.size());
-    GradientSink sink{.take = [&](uint32_t parameter, std::span<const float> gradient) {
-      result.order.push_back(parameter);
-      result.gradients[parameter].assign(gradient.begin(), gradient.end());
-    }};
-    sink.outage = outage_;
+    bool in_order = true;
+    const GradientSink sink{
+        .take =
+            [&](uint32_t parameter, size_t first, std::span<const float> piece) {
+              if (first == 0) result.order.push_back(parameter);
+              std::vector<float>& gradient = result.gradients[parameter];
+              in_order = in_order && first == gradient.size() && !piece.empty() &&
+                         first % exact::kBlockElements == 0 &&
+                         reinterpret_cast<uintptr_t>(piece.data()) % 64 == 0;
+              gradient.insert(gradient.end(), piece.begin(), piece.end());
+            },
+        .outage = outage_};
     RING_RETURN_IF_ERROR(executable_->Run(input, sink, &result.output));
+    for (size_t p = 0; p < result.gradients.size(); ++p) {
+      const graph::ValueId gradient = program_.parameters[p].gradient;
+      in_order = in_order && (gradient == graph::kNoValue ||
+                              result.gradients[p].size() == ElementsOf(program_, gradient));
+    }
+    if (!in_order) return Internal("gradients came torn, or not from their first element on");
     return result;
   }
 

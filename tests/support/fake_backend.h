@@ -251,7 +251,7 @@ class FakeExecutable : public Executable {
     if (sink.summed) {
       sink.summed(tensor, weights_->state()->Add(tensor, gradient));
     } else {
-      sink.take(tensor, gradient);
+      sink.take(tensor, 0, gradient);
     }
   }
 

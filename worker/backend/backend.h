@@ -131,11 +131,12 @@ struct ShardOutput {
   std::vector<float> batch_variances;  // biased
 };
 
-// Where an executable's gradients go. Called on the core's thread as soon as a parameter's gradient
-// is complete, in the program's gradient_order: `take` with the gradient, float32 in canonical
-// layout, 64-byte aligned, valid during the call; or, where `summed` is set, that one instead,
-// after the executable itself has added the gradient to the sums of its weights' state. `summed`
-// says what is wrong with the first wrong element, which added 0.
+// Where an executable's gradients go. Called on the core's thread: `take` with a parameter's
+// gradient, float32 in canonical layout, 64-byte aligned, valid during the call: all of it as soon
+// as it is complete, in the program's gradient_order, or in pieces while it is made, from element 0
+// on, each a multiple of exact::kBlockElements but for the last. Or, where `summed` is set, that
+// one instead, after the executable itself has added the gradient to the sums of its weights'
+// state. `summed` says what is wrong with the first wrong element, which added 0.
 //
 // `outage`: a device went down in the middle of a run, or before it, and is brought up again before
 // the shard is computed once more, which may take minutes; then, whatever came of it, that this is
@@ -143,7 +144,8 @@ struct ShardOutput {
 // that ends so was taken.
 enum class Outage : uint8_t { kBegins, kEnds };
 struct GradientSink {
-  using Take = std::function<void(uint32_t parameter, std::span<const float> gradient)>;
+  using Take =
+      std::function<void(uint32_t parameter, size_t first, std::span<const float> gradient)>;
   using Summed = std::function<void(uint32_t parameter, exact::FlagKind kind)>;
   Take take;
   Summed summed;  // only where the weights have a state

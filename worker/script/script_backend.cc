@@ -87,7 +87,7 @@ class TakenTensors {
       return;
     }
     sums_.push_back(sum);
-    sink_->take(tensor, gradient);
+    sink_->take(tensor, 0, gradient);
   }
   [[nodiscard]] bool any() const { return !sums_.empty(); }
   [[nodiscard]] std::optional<uint32_t> differs() const { return differs_; }

@@ -69,19 +69,23 @@ void GradientSum::Continue(size_t shards, std::function<void(uint32_t)> ready) {
   }
 }
 
-exact::FlagKind GradientSum::Add(uint32_t tensor, std::span<const float> gradient) {
+exact::FlagKind GradientSum::Add(uint32_t tensor, size_t first, std::span<const float> piece) {
   DefaultFloatMode::Check();
   const exact::TensorRange& range = layout_->tensor(tensor);
-  RING_CHECK(gradient.size() == range.elements, "a gradient of another size than its parameter");
+  const size_t behind = first + piece.size();
+  RING_CHECK(behind <= range.elements && first % exact::kBlockElements == 0 &&
+                 (behind == range.elements || behind % exact::kBlockElements == 0),
+             "a gradient of another size than its parameter, or torn within a block");
   auto kind = exact::FlagKind::kNone;
-  const size_t end = range.first_block + range.block_count;
-  for (size_t block = range.first_block; block < end;) {
+  const size_t begin = range.first_block + first / exact::kBlockElements;
+  const size_t end = behind == range.elements ? range.first_block + range.block_count
+                                              : range.first_block + behind / exact::kBlockElements;
+  for (size_t block = begin; block < end;) {
     const size_t stripe_end = std::min(end, (block / kStripeBlocks + 1) * kStripeBlocks);
-    const size_t offset = (block - range.first_block) * exact::kBlockElements;
-    AddStripe(block, stripe_end, gradient.subspan(offset), &kind);
+    AddStripe(block, stripe_end, piece.subspan((block - begin) * exact::kBlockElements), &kind);
     block = stripe_end;
   }
-  CountDown(bucket_of_tensor_[tensor]);
+  if (behind == range.elements) CountDown(bucket_of_tensor_[tensor]);
   return kind;
 }
 

@@ -40,9 +40,11 @@ class GradientSum {
   // `shards` more will add. Calls `ready` likewise.
   void Continue(size_t shards, std::function<void(uint32_t bucket)> ready);
 
-  // Adds one shard's gradient of a tensor (canonical layout) times the gradient scale. The result
-  // says what is wrong with the first wrong element, which added 0.
-  [[nodiscard]] exact::FlagKind Add(uint32_t tensor, std::span<const float> gradient);
+  // Adds a piece of one shard's gradient of a tensor (canonical layout) times the gradient scale:
+  // elements from `first` on, a multiple of kBlockElements, as are `piece`'s but for the last ones,
+  // which complete the tensor. The result says what is wrong with the first wrong element of the
+  // piece, which added 0.
+  [[nodiscard]] exact::FlagKind Add(uint32_t tensor, size_t first, std::span<const float> piece);
 
   // One shard's gradient of a tensor was added on the device.
   void AddedOnDevice(uint32_t tensor) { CountDown(bucket_of_tensor_[tensor]); }

@@ -106,8 +106,8 @@ Status ComputeShard(TrainingJob* job, const BatchId& id, const ShardBatch& batch
   RING_ASSIGN_OR_RETURN(Executable* const executable,
                         seat.executable({ModeOf(id), batch.samples.size()}));
 
-  GradientSink add{.take = [&](uint32_t tensor, std::span<const float> gradient) {
-    KeepFirst(job->gradients->Add(tensor, gradient), tensor, &result->flag);
+  GradientSink add{.take = [&](uint32_t tensor, size_t first, std::span<const float> piece) {
+    KeepFirst(job->gradients->Add(tensor, first, piece), tensor, &result->flag);
   }};
   if (training && job->device != nullptr) {
     add.summed = [&](uint32_t tensor, exact::FlagKind kind) {
@@ -136,18 +136,19 @@ Status ComputeShard(TrainingJob* job, const BatchId& id, const ShardBatch& batch
   return absl::OkStatus();
 }
 
-// Hashes one gradient's integers block by block; says whether a value could not be added.
-exact::FlagKind HashGradient(const TrainingJob& job, uint32_t tensor,
-                             std::span<const float> gradient, Sha256* sha) {
+// Hashes the integers of a piece of a gradient, from element `first` on, block by block; says
+// whether a value could not be added.
+exact::FlagKind HashGradient(const TrainingJob& job, uint32_t tensor, size_t first,
+                             std::span<const float> piece, Sha256* sha) {
   const exact::TensorRange& range = job.state->layout->blocks().tensor(tensor);
   auto kind = exact::FlagKind::kNone;
-  for (size_t i = 0; i < range.block_count; ++i) {
-    const size_t at = i * exact::kBlockElements;
-    const size_t count = std::min<size_t>(exact::kBlockElements, gradient.size() - at);
+  for (size_t at = 0; at < piece.size(); at += exact::kBlockElements) {
+    const size_t block = range.first_block + (first + at) / exact::kBlockElements;
+    const size_t count = std::min<size_t>(exact::kBlockElements, piece.size() - at);
     int64_t integers[exact::kBlockElements] = {};
-    const exact::FlagKind found = exact::QuantizeAdd(
-        gradient.subspan(at, count), job.state->units.unit_exponent(range.first_block + i),
-        job.state->loss_scale.inverse(), job.spec().shards(), integers);
+    const exact::FlagKind found =
+        exact::QuantizeAdd(piece.subspan(at, count), job.state->units.unit_exponent(block),
+                           job.state->loss_scale.inverse(), job.spec().shards(), integers);
     if (kind == exact::FlagKind::kNone) kind = found;
     sha->Update(integers, count * sizeof(int64_t));
   }
@@ -170,11 +171,11 @@ StatusOr<ShardHash> HashShard(const TrainingJob& job, const ShardBatch& batch, c
   ShardHash hash;
   hash.tensors.resize(job.layout->tensors().size());
   const bool each = job.layout->rate_groups() > 0;
-  const GradientSink sink{.take = [&](uint32_t tensor, std::span<const float> gradient) {
-    KeepFirst(HashGradient(job, tensor, gradient, &sha), tensor, &result.flag);
-    if (!each) return;
+  const GradientSink sink{.take = [&](uint32_t tensor, size_t first, std::span<const float> piece) {
+    KeepFirst(HashGradient(job, tensor, first, piece, &sha), tensor, &result.flag);
+    if (!each) return;  // of a script, whose gradients come whole
     Sha256 own;
-    own.Update(gradient.data(), gradient.size_bytes());
+    own.Update(piece.data(), piece.size_bytes());
     hash.tensors[tensor] = own.Finish();
   }};
   RING_RETURN_IF_ERROR(RunShard(job, batch, executable, sink, &result, outlook));
@@ -398,7 +399,7 @@ StatusOr<double> KnownShardSeconds(TrainingJob* job) {
                             seat.executable({ModeOf(batch->id), batch->samples.size()}));
       const auto begin = std::chrono::steady_clock::now();
       ShardResult result;
-      const GradientSink nowhere{.take = [](uint32_t, std::span<const float>) {}};
+      const GradientSink nowhere{.take = [](uint32_t, size_t, std::span<const float>) {}};
       RING_RETURN_IF_ERROR(RunShard(*job, *batch, executable, nowhere, &result));
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
       seconds[seat.index()] = took.count();

@@ -72,12 +72,30 @@ bool Overlap(const Placement& a, const Placement& b) {
          b.offset < a.offset + a.bytes;
 }
 
+using Taken = std::vector<std::pair<ValueId, NodeId>>;
+
+// Each gradient, `late` nodes after it and those before it are made.
+Taken GradientsOf(const Program& program, int late) {
+  Taken taken;
+  const auto nodes = static_cast<NodeId>(program.graph.nodes().size());
+  NodeId node = 0;
+  for (const uint32_t parameter : program.gradient_order) {
+    const ValueId gradient = program.parameters[parameter].gradient;
+    node = std::max(node, program.graph.value(gradient).producer);
+    taken.emplace_back(gradient, std::min(node + late, nodes - 1));
+  }
+  return taken;
+}
+
 // Runs the program on a plan without computing: remembers for each value whether its bytes still
 // hold it, and says which node first reads or leaves something that was overwritten.
 class Simulation {
  public:
-  Simulation(const Program& program, const MemoryPlan& plan)
-      : program_(program), plan_(plan), intact_(plan.values.size(), false) {}
+  Simulation(const Program& program, const MemoryPlan& plan, Taken taken = {})
+      : program_(program),
+        plan_(plan),
+        taken_(std::move(taken)),
+        intact_(plan.values.size(), false) {}
 
   std::string Run() {
     const Graph& graph = program_.graph;
@@ -87,8 +105,14 @@ class Simulation {
     for (size_t n = 0; n < graph.nodes().size(); ++n) {
       const std::string error = Visit(graph.nodes()[n], n);
       if (!error.empty()) return graph.nodes()[n].name + ": " + error;
+      for (const auto& [value, node] : taken_) {
+        if (node != static_cast<NodeId>(n)) continue;
+        if (at(value).bytes == 0) return graph.value(value).name + " is nowhere";
+        if (!intact(value)) return graph.value(value).name + " is lost before it is taken";
+      }
     }
     for (ValueId result : Results(program_)) {
+      if (std::ranges::find(taken_, result, &Taken::value_type::first) != taken_.end()) continue;
       if (!intact(result)) return graph.value(result).name + " is lost at the end";
     }
     return "";
@@ -149,6 +173,7 @@ class Simulation {
 
   const Program& program_;
   const MemoryPlan& plan_;
+  const Taken taken_;
   std::vector<bool> intact_;
 };
 
@@ -231,6 +256,27 @@ TEST_CASE("MemoryPlan: random programs keep what they need") {
     const MemoryPlan other = PlanMemory(again, {});
     REQUIRE(Simulation(again, other).Run() == "");
     REQUIRE(other.lower_bound <= PlanMemory(program, {}).lower_bound);
+  }
+}
+
+TEST_CASE("MemoryPlan: gradients that are taken keep their bytes until then and no longer") {
+  for (uint64_t number = 0; number < 150; ++number) {
+    const Program program = RandomProgram(number);
+    const Taken taken = GradientsOf(program, static_cast<int>(number % 3));
+    MemoryOptions options = {.taken = taken};
+    if (number % 2 == 1) options.workspace.assign(program.graph.nodes().size(), 64 * (number % 50));
+    INFO("program " << number);
+    REQUIRE(Simulation(program, PlanMemory(program, options), taken).Run() == "");
+  }
+  for (const PlannedModel& model : Models()) {
+    if (model.program.gradient_order.empty()) continue;
+    INFO(model.name);
+    const Taken taken = GradientsOf(model.program, 0);
+    const MemoryPlan plan = PlanMemory(model.program, {.taken = taken});
+    CHECK(Simulation(model.program, plan, taken).Run() == "");
+    size_t all = PlanMemory(model.program, {}).arena_bytes;
+    for (const auto& [value, node] : taken) all += plan.values[static_cast<size_t>(value)].bytes;
+    CHECK(plan.arena_bytes < all);
   }
 }
 

@@ -61,6 +61,31 @@ TEST_CASE("Core layout: addresses of what has bytes, null for parameters and mov
   }
 }
 
+TEST_CASE(
+    "Core layout: gradients that are taken at once lie in the arena, those in pieces nowhere") {
+  const auto program = testing::ModelProgram({.samples = 2});
+  REQUIRE(program.ok());
+  const graph::ValueId in_pieces = program->parameters[2].gradient;
+  const CoreLayout layout = LayOut(*program, 64, {}, {{in_pieces}});
+  CHECK(layout.gradients.empty());
+  CHECK(layout.bytes == AlignUp(layout.plan.arena_bytes, 64));
+  CHECK(layout.bytes < LayOut(*program, 64, {}, {{}}).bytes);
+  CHECK(layout.bytes < LayOut(*program, 64, {}).bytes);
+  std::vector<std::byte> memory(layout.bytes);
+  const std::vector<void*> addresses = AddressesOf(*program, layout, memory.data());
+  const std::vector<graph::NodeId> nodes = GradientNodes(*program);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const graph::ValueId gradient = program->parameters[program->gradient_order[i]].gradient;
+    const graph::Placement& placement = layout.plan.values[static_cast<size_t>(gradient)];
+    INFO(program->graph.value(gradient).name);
+    CHECK((addresses[static_cast<size_t>(gradient)] == nullptr) == (gradient == in_pieces));
+    if (gradient == in_pieces) continue;
+    CHECK(placement.bytes == sizeof(float) * ElementsOf(*program, gradient));
+    CHECK(placement.last >= nodes[i]);
+  }
+  CHECK_THAT(Message(CheckFits(*program, layout, 0, 1)), !Contains(", gradients "));
+}
+
 TEST_CASE("Core layout: what does not fit is refused with the plan") {
   const auto program = testing::ModelProgram({.samples = 64});
   REQUIRE(program.ok());

@@ -134,7 +134,7 @@ TEST_CASE("Determinism: one executable after another on a core changes nothing")
   REQUIRE((*larger)
               ->Run({.samples = testing::KeysOf(large).samples,
                      .columns = testing::Columns(images, labels)},
-                    {.take = [](uint32_t, std::span<const float>) {}}, &output)
+                    {.take = [](uint32_t, size_t, std::span<const float>) {}}, &output)
               .ok());
   const auto after = (*bound)->Run(testing::FeedProgram(small), testing::KeysOf(small));
   REQUIRE(after.ok());

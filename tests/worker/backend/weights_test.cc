@@ -127,8 +127,8 @@ TEST_CASE("WeightTiles: from canonical to a layout and back as oneDNN brings it 
       CHECK(std::memcmp(ours.data(), theirs.data(), ours.size()) == 0);
       std::vector<float> back(values.size());
       REQUIRE(tiles->restores());
-      tiles->Restore(reinterpret_cast<const float*>(ours.data()), back.data(), middle,
-                     tiles->bands());
+      tiles->Restore(reinterpret_cast<const float*>(ours.data()),
+                     back.data() + middle * tiles->band_elements(), middle, tiles->bands());
       tiles->Restore(reinterpret_cast<const float*>(ours.data()), back.data(), 0, middle);
       CHECK(std::memcmp(back.data(), values.data(), sizeof(float) * values.size()) == 0);
       continue;

@@ -46,7 +46,7 @@ TEST_CASE("GradientSum: cores add side by side and the integers do not depend on
   alone.Begin(4, 1.0F, [](uint32_t) {});
   for (uint32_t shard = 0; shard < 4; ++shard) {
     for (const uint32_t tensor : {2U, 1U, 0U}) {
-      REQUIRE(alone.Add(tensor, Gradient(shard, tensor)) == exact::FlagKind::kNone);
+      REQUIRE(alone.Add(tensor, 0, Gradient(shard, tensor)) == exact::FlagKind::kNone);
     }
   }
   GradientSum shared(&layout, &units, v1::REDUCTION_EXACT, 4, 256);
@@ -56,7 +56,7 @@ TEST_CASE("GradientSum: cores add side by side and the integers do not depend on
     for (const uint32_t shard : {3U, 1U, 2U, 0U}) {
       cores.emplace_back([&shared, shard] {
         for (const uint32_t tensor : {2U, 1U, 0U}) {
-          (void)shared.Add(tensor, Gradient(shard, tensor));
+          (void)shared.Add(tensor, 0, Gradient(shard, tensor));
         }
       });
     }
@@ -71,15 +71,35 @@ TEST_CASE("GradientSum: a bucket is ready when the last shard has added its last
   REQUIRE(sum.buckets().size() == 3);
   std::vector<uint32_t> ready;
   sum.Begin(2, 1.0F, [&](uint32_t bucket) { ready.push_back(bucket); });
-  (void)sum.Add(2, Gradient(0, 2));
-  (void)sum.Add(1, Gradient(0, 1));
+  (void)sum.Add(2, 0, Gradient(0, 2));
+  (void)sum.Add(1, 0, Gradient(0, 1));
   REQUIRE(ready.empty());
-  (void)sum.Add(2, Gradient(1, 2));
+  (void)sum.Add(2, 0, Gradient(1, 2));
   REQUIRE(ready == std::vector<uint32_t>{0});
-  (void)sum.Add(1, Gradient(1, 1));
-  (void)sum.Add(0, Gradient(1, 0));
-  (void)sum.Add(0, Gradient(0, 0));
+  (void)sum.Add(1, 0, Gradient(1, 1));
+  (void)sum.Add(0, 0, Gradient(1, 0));
+  (void)sum.Add(0, 0, Gradient(0, 0));
   REQUIRE(ready == std::vector<uint32_t>{0, 1, 2});
+}
+
+TEST_CASE("GradientSum: pieces of a gradient add up to what all of it does") {
+  const exact::BlockLayout layout = Layout();
+  const exact::Units units(&layout, 21);
+  GradientSum whole(&layout, &units, v1::REDUCTION_EXACT, 2, 1);
+  GradientSum torn(&layout, &units, v1::REDUCTION_EXACT, 2, 1);
+  std::vector<uint32_t> ready;
+  whole.Begin(1, 1.0F, [](uint32_t) {});
+  torn.Begin(1, 1.0F, [&](uint32_t bucket) { ready.push_back(bucket); });
+  std::vector<float> gradient = Gradient(0, 1);
+  gradient[65'000] = std::numeric_limits<float>::infinity();
+  REQUIRE(whole.Add(1, 0, gradient) == exact::FlagKind::kNotFinite);
+  const std::span<const float> all(gradient);
+  REQUIRE(torn.Add(1, 0, all.first(512)) == exact::FlagKind::kNone);
+  REQUIRE(torn.Add(1, 512, all.subspan(512, 64 * 1024)) == exact::FlagKind::kNotFinite);
+  REQUIRE(ready.empty());
+  REQUIRE(torn.Add(1, 512 + 64 * 1024, all.subspan(512 + 64 * 1024)) == exact::FlagKind::kNone);
+  REQUIRE(ready == std::vector<uint32_t>{1});
+  REQUIRE(AllIntegers(torn) == AllIntegers(whole));
 }
 
 TEST_CASE("GradientSum: a worker without shards is ready at once, with zeros") {
@@ -87,7 +107,7 @@ TEST_CASE("GradientSum: a worker without shards is ready at once, with zeros") {
   const exact::Units units(&layout, 21);
   GradientSum sum(&layout, &units, v1::REDUCTION_EXACT, 2, 1);
   sum.Begin(1, 1.0F, [](uint32_t) {});
-  (void)sum.Add(0, Gradient(0, 0));  // a step that was dropped
+  (void)sum.Add(0, 0, Gradient(0, 0));  // a step that was dropped
   std::vector<uint32_t> ready;
   sum.Begin(0, 1.0F, [&](uint32_t bucket) { ready.push_back(bucket); });
   REQUIRE(ready == std::vector<uint32_t>{0, 1, 2});
@@ -100,9 +120,9 @@ TEST_CASE("GradientSum: float32 sums have no units and refuse what is not finite
   GradientSum sum(&layout, &units, v1::REDUCTION_FLOAT32, 2, 1 << 20);
   sum.Begin(2, 1.0F, [](uint32_t) {});
   std::vector<float> gradient = Gradient(0, 2);
-  REQUIRE(sum.Add(2, gradient) == exact::FlagKind::kNone);
+  REQUIRE(sum.Add(2, 0, gradient) == exact::FlagKind::kNone);
   gradient[3] = -gradient[0] / 0.0F;
-  REQUIRE(sum.Add(2, gradient) == exact::FlagKind::kNotFinite);
+  REQUIRE(sum.Add(2, 0, gradient) == exact::FlagKind::kNotFinite);
   REQUIRE(sum.floats(sum.buckets()[0])[3] == Gradient(0, 2)[3]);
   REQUIRE(sum.floats(sum.buckets()[0])[2] == 2 * gradient[2]);
   REQUIRE(sum.integers().blocks() == 0);
@@ -118,14 +138,14 @@ TEST_CASE("GradientSum: a gradient is multiplied by the inverse of the loss scal
   for (float& x : scaled) x *= static_cast<float>(scale.value);
   GradientSum plain(&layout, &units, reduction, 2, 1 << 20);
   plain.Begin(1, 1.0F, [](uint32_t) {});
-  REQUIRE(plain.Add(2, gradient) == exact::FlagKind::kNone);
+  REQUIRE(plain.Add(2, 0, gradient) == exact::FlagKind::kNone);
   GradientSum sum(&layout, &units, reduction, 2, 1 << 20);
   sum.Begin(1, scale.inverse(), [](uint32_t) {});
-  REQUIRE(sum.Add(2, scaled) == exact::FlagKind::kNone);
+  REQUIRE(sum.Add(2, 0, scaled) == exact::FlagKind::kNone);
   REQUIRE(AllIntegers(sum) == AllIntegers(plain));
   REQUIRE(std::ranges::equal(sum.floats(sum.buckets()[0]), plain.floats(plain.buckets()[0])));
   scaled[1] = std::numeric_limits<float>::infinity();
-  REQUIRE(sum.Add(2, scaled) == exact::FlagKind::kNotFinite);
+  REQUIRE(sum.Add(2, 0, scaled) == exact::FlagKind::kNotFinite);
 }
 
 TEST_CASE("KeepFirst: of several flags that of the lowest tensor stays, in any order") {

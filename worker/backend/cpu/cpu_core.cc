@@ -16,6 +16,27 @@
 namespace ringmaster::cpu {
 namespace {
 
+// By node: the parameter whose gradient is output 0, of that one alone, and read by no node.
+std::vector<std::optional<uint32_t>> UnreadGradients(const graph::Program& program) {
+  std::vector<int> users(program.graph.values().size());
+  for (const graph::Node& node : program.graph.nodes()) {
+    for (const graph::ValueId input : node.inputs) ++users[static_cast<size_t>(input)];
+  }
+  const auto& parameters = program.parameters;
+  for (const graph::Parameter& parameter : parameters) {
+    if (parameter.gradient != graph::kNoValue) ++users[static_cast<size_t>(parameter.gradient)];
+  }
+  std::vector<std::optional<uint32_t>> found(program.graph.nodes().size());
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    const graph::ValueId gradient = parameters[p].gradient;
+    if (gradient == graph::kNoValue || users[static_cast<size_t>(gradient)] > 1) continue;
+    const auto producer = static_cast<size_t>(program.graph.value(gradient).producer);
+    if (program.graph.nodes()[producer].outputs[0] != gradient) continue;
+    found[producer] = static_cast<uint32_t>(p);
+  }
+  return found;
+}
+
 // Round to nearest, subnormals kept, no traps: on this thread and on those of its group, which
 // OpenMP makes here and keeps. Returns how many they are.
 int SetFloatMode(int threads) {
@@ -73,6 +94,8 @@ StatusOr<CpuWeights*> CpuCore::Own(Weights* weights) const {
 StatusOr<CoreLayout> CpuCore::LayOutNodes(const graph::Program& program, CpuWeights* weights,
                                           std::vector<BoundNode>* nodes) const {
   std::vector<size_t> workspace;
+  std::vector<graph::ValueId> in_pieces;
+  const std::vector<std::optional<uint32_t>> unread = UnreadGradients(program);
   for (const graph::Node& node : program.graph.nodes()) {
     const BindFunction bind = FindKernel(node.kind);
     if (bind == nullptr) {
@@ -89,10 +112,13 @@ StatusOr<CoreLayout> CpuCore::LayOutNodes(const graph::Program& program, CpuWeig
       RING_ASSIGN_OR_RETURN(context.copies[i],
                             weights->Copy(*parameter, context.input(i).dtype, std::nullopt));
     }
+    std::optional<uint32_t> gradient = unread[nodes->size()];
+    if (gradient && !(*kernel)->MakePieces()) gradient.reset();
+    if (gradient) in_pieces.push_back(node.outputs[0]);
     workspace.push_back((*kernel)->workspace_bytes());
-    nodes->push_back({std::move(*kernel), std::move(context.copies)});
+    nodes->push_back({std::move(*kernel), std::move(context.copies), gradient});
   }
-  return LayOut(program, kAlignment, std::move(workspace));
+  return LayOut(program, kAlignment, std::move(workspace), in_pieces);
 }
 
 StatusOr<CoreLayout> CpuCore::Plan(const graph::Program& program, Weights& weights) {

@@ -89,7 +89,8 @@ void CpuExecutable::Deliver(graph::NodeId node, size_t* next, const GradientSink
   for (; *next < order.size(); ++*next) {
     if (gradient_nodes_[*next] > node) return;
     const graph::ValueId gradient = program_.parameters[order[*next]].gradient;
-    sink.take(order[*next], {At<const float>(gradient), ElementsOf(program_, gradient)});
+    const auto* const elements = At<const float>(gradient);
+    if (elements != nullptr) sink.take(order[*next], 0, {elements, ElementsOf(program_, gradient)});
   }
 }
 
@@ -124,7 +125,13 @@ Status CpuExecutable::Run(const ShardInput& input, const GradientSink& sink, Sha
   const RunKeys keys = {input.seed, input.step, input.samples};
   size_t next_gradient = 0;
   for (size_t n = 0; n < nodes_.size(); ++n) {
-    RING_RETURN_IF_ERROR(nodes_[n].kernel->Run(keys));
+    Kernel::TakePiece take;
+    if (const auto parameter = nodes_[n].in_pieces) {
+      take = [&sink, parameter](size_t first, std::span<const float> piece) {
+        sink.take(*parameter, first, piece);
+      };
+    }
+    RING_RETURN_IF_ERROR(nodes_[n].kernel->Run(keys, take));
     Deliver(static_cast<graph::NodeId>(n), &next_gradient, sink);
   }
   Collect(output);

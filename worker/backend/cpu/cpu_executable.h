@@ -16,7 +16,8 @@ namespace ringmaster::cpu {
 struct BoundNode {
   std::unique_ptr<Kernel> kernel;
   std::vector<WeightCopy*> copies;
-  Operands operands = {};  // as it was attached
+  std::optional<uint32_t> in_pieces = {};  // the parameter whose gradient it hands over so
+  Operands operands = {};                  // as it was attached
 };
 
 class CpuExecutable final : public Executable {
@@ -36,7 +37,8 @@ class CpuExecutable final : public Executable {
   // Kernels that read weights in place go where these lie now.
   Status FollowMasters();
   void Feed(const ShardInput& input);
-  // Hands over gradients, in gradient_order, that are complete after `node`.
+  // Hands over gradients, in gradient_order, that are complete after `node`, but for those in
+  // pieces.
   void Deliver(graph::NodeId node, size_t* next, const GradientSink& sink) const;
   void Collect(ShardOutput* output) const;
 

@@ -45,12 +45,21 @@ struct Operands {
 
 class Kernel {
  public:
+  // Elements of output 0 from `first` on, in order, a multiple of exact::kBlockElements but for the
+  // last; valid during the call.
+  using TakePiece = std::function<void(size_t first, std::span<const float> piece)>;
+
   virtual ~Kernel() = default;
+  // Asked once, before anything else, of what makes a parameter's gradient that no node reads:
+  // whether it hands it over in pieces, while they are in the cache, instead of writing output 0,
+  // which has no address then.
+  [[nodiscard]] virtual bool MakePieces() { return false; }
   // Scratch while it runs; undefined content at the start of each run.
   [[nodiscard]] virtual size_t workspace_bytes() const = 0;
   // Before the first run, and again when operands lie elsewhere.
   virtual Status Attach(const Operands& operands) = 0;
-  virtual Status Run(const RunKeys& keys) = 0;
+  // `take` is empty where no pieces are made.
+  virtual Status Run(const RunKeys& keys, const TakePiece& take) = 0;
 };
 
 // What a bind function sees of its node.
@@ -93,7 +102,7 @@ class LoopKernel final : public Kernel {
     operands_ = operands;
     return absl::OkStatus();
   }
-  Status Run(const RunKeys& keys) override {
+  Status Run(const RunKeys& keys, const TakePiece& /*take*/) override {
     body_(operands_, keys);
     return absl::OkStatus();
   }

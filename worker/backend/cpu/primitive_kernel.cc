@@ -1,5 +1,6 @@
 #include "worker/backend/cpu/primitive_kernel.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -42,6 +43,7 @@ struct Staging {
 };
 
 constexpr int64_t kReorderPiece = 4096;
+constexpr int64_t kGradientPiece = 1 << 16;  // elements, at least, if not one band
 
 int64_t ElementsOf(const dnnl::memory::desc& desc) {
   int64_t elements = 1;
@@ -76,6 +78,20 @@ class PrimitiveKernel final : public Kernel {
     }
   }
 
+  // Where the gradient is brought over by bands, which is in any case cheaper from cache to cache.
+  [[nodiscard]] bool MakePieces() override {
+    const auto output = [&](const Staging& staging) {
+      const PrimitiveOperand& operand = operands_[staging.operand];
+      return staging.tiles && operand.side == Side::kOutput && operand.index == 0;
+    };
+    const auto found = std::ranges::find_if(stagings_, output);
+    if (found == stagings_.end()) return false;
+    const int64_t band = found->tiles->band_elements();
+    bands_of_piece_ = std::min(found->tiles->bands(), (kGradientPiece - 1) / band + threads_);
+    piece_offset_ = Reserve(static_cast<size_t>(bands_of_piece_ * band) * sizeof(float));
+    return true;
+  }
+
   [[nodiscard]] size_t workspace_bytes() const override { return workspace_bytes_; }
 
   Status Attach(const Operands& operands) override {
@@ -101,7 +117,7 @@ class PrimitiveKernel final : public Kernel {
     return attached.status();
   }
 
-  Status Run(const RunKeys&) override {
+  Status Run(const RunKeys& /*keys*/, const TakePiece& take) override {
     for (const Staging& staging : stagings_) {
       const PrimitiveOperand& operand = operands_[staging.operand];
       if (operand.side == Side::kInput) Widen(operand, staging);
@@ -109,7 +125,12 @@ class PrimitiveKernel final : public Kernel {
     RING_RETURN_IF_ERROR(DnnlStatus(call_->Execute(stream_), name_));
     for (const Staging& staging : stagings_) {
       const PrimitiveOperand& operand = operands_[staging.operand];
-      if (operand.side == Side::kOutput && !staging.reorder) Bring(operand, staging);
+      if (operand.side != Side::kOutput || staging.reorder) continue;
+      if (staging.tiles && bands_of_piece_ > 0) {
+        HandOver(staging, take);
+      } else {
+        Bring(operand, staging);
+      }
     }
     for (const Call& reorder : reorders_) {
       RING_RETURN_IF_ERROR(DnnlStatus(reorder.Execute(stream_), name_));
@@ -130,10 +151,7 @@ class PrimitiveKernel final : public Kernel {
 
   void Bring(const PrimitiveOperand& operand, const Staging& staging) const {
     if (staging.tiles) {
-      auto* const to = static_cast<float*>(Address(operand));
-      return ParallelPieces(threads_, staging.tiles->bands(), 1, [&](int64_t first, int64_t last) {
-        staging.tiles->Restore(CopyOf(staging), to, first, last);
-      });
+      return Restore(staging, 0, staging.tiles->bands(), static_cast<float*>(Address(operand)));
     }
     WithStorage(StoredType(operand), [&]<typename T>(T) {
       auto* to = static_cast<T*>(Address(operand));
@@ -142,6 +160,25 @@ class PrimitiveKernel final : public Kernel {
                        Convert(from + first, to + first, last - first);
                      });
     });
+  }
+
+  // Bands `first` to `end`, the first of them to `to`.
+  void Restore(const Staging& staging, int64_t first, int64_t end, float* to) const {
+    ParallelPieces(threads_, end - first, 1, [&](int64_t begin, int64_t last) {
+      staging.tiles->Restore(CopyOf(staging), to + begin * staging.tiles->band_elements(),
+                             first + begin, first + last);
+    });
+  }
+
+  void HandOver(const Staging& staging, const TakePiece& take) const {
+    auto* const piece = reinterpret_cast<float*>(attached_.workspace + piece_offset_);
+    const auto band = static_cast<size_t>(staging.tiles->band_elements());
+    const int64_t bands = staging.tiles->bands();
+    for (int64_t first = 0; first < bands; first += bands_of_piece_) {
+      const int64_t end = std::min(bands, first + bands_of_piece_);
+      Restore(staging, first, end, piece);
+      take(static_cast<size_t>(first) * band, {piece, static_cast<size_t>(end - first) * band});
+    }
   }
 
   size_t Reserve(size_t bytes) {
@@ -193,6 +230,8 @@ class PrimitiveKernel final : public Kernel {
   dnnl::stream stream_;
   std::vector<Staging> stagings_;
   size_t workspace_bytes_ = 0;
+  int64_t bands_of_piece_ = 0;  // of a gradient in pieces, else 0
+  size_t piece_offset_ = 0;
 
   Operands attached_;
   std::optional<Call> call_;

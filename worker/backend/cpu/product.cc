@@ -1,9 +1,11 @@
 #include "worker/backend/cpu/product.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "common/exact/block.h"
 #include "worker/backend/cpu/layout.h"
 #include "worker/backend/cpu/parallel.h"
 #include "worker/backend/cpu/primitive_kernel.h"
@@ -63,6 +65,70 @@ StatusOr<std::unique_ptr<Kernel>> MakeMatmul(const BindContext& context,
   return MakePrimitiveKernel(context, choice, std::move(operands));
 }
 
+// A kernel's gradient is made by strips of so many of its rows: about as much as a core's own cache
+// has, so that who takes a strip reads it there, and no fewer rows than products are quick with.
+// Whole blocks and lines of the cache; the same on every machine, as bits may depend on it.
+int64_t RowsOfStrip(int64_t rows, int64_t columns) {
+  constexpr int64_t kElements = 1 << 18, kLeast = 64, kLine = 16, kBlock = exact::kBlockElements;
+  const int64_t unit = std::lcm(kLine, kBlock / std::gcd(kBlock, columns));
+  const int64_t wanted = std::max(kElements / columns, kLeast);
+  return std::min(rows, (wanted + unit - 1) / unit * unit);
+}
+
+// left^T right: strips of its rows are products with strips of left's columns.
+class StripedProduct final : public Kernel {
+ public:
+  struct Strip {
+    std::unique_ptr<Kernel> product;
+    int64_t first, rows;
+  };
+
+  // Operand `left` has `left_bytes` bytes an element.
+  StripedProduct(std::vector<Strip> strips, int64_t columns, size_t left, size_t left_bytes)
+      : strips_(std::move(strips)), columns_(columns), left_(left), left_bytes_(left_bytes) {
+    for (const Strip& strip : strips_) {
+      scratch_bytes_ = std::max(scratch_bytes_, AlignUp(strip.product->workspace_bytes()));
+    }
+  }
+
+  [[nodiscard]] bool MakePieces() override { return in_pieces_ = true; }
+  [[nodiscard]] size_t workspace_bytes() const override {
+    return scratch_bytes_ + (in_pieces_ ? ElementsOf(strips_.front()) * sizeof(float) : 0);
+  }
+  Status Attach(const Operands& operands) override {
+    product_ = in_pieces_ ? reinterpret_cast<float*>(operands.workspace + scratch_bytes_)
+                          : operands.output<float>(0);
+    for (const Strip& strip : strips_) {
+      Operands part = operands;
+      part.inputs[left_] =
+          operands.input<std::byte>(left_) + static_cast<size_t>(strip.first) * left_bytes_;
+      part.outputs[0] = in_pieces_ ? product_ : product_ + strip.first * columns_;
+      RING_RETURN_IF_ERROR(strip.product->Attach(part));
+    }
+    return absl::OkStatus();
+  }
+  Status Run(const RunKeys& keys, const TakePiece& take) override {
+    for (const Strip& strip : strips_) {
+      RING_RETURN_IF_ERROR(strip.product->Run(keys, {}));
+      if (!in_pieces_) continue;
+      take(static_cast<size_t>(strip.first * columns_), {product_, ElementsOf(strip)});
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  [[nodiscard]] size_t ElementsOf(const Strip& strip) const {
+    return static_cast<size_t>(strip.rows * columns_);
+  }
+
+  const std::vector<Strip> strips_;
+  const int64_t columns_;
+  const size_t left_, left_bytes_;
+  size_t scratch_bytes_ = 0;
+  bool in_pieces_ = false;
+  float* product_ = nullptr;  // or the strip in hand
+};
+
 // Output 1 of a weight gradient beside a kernel that makes output 0: the sums of dy by column, each
 // in double, row by row.
 class WithBiasGradient final : public Kernel {
@@ -75,17 +141,18 @@ class WithBiasGradient final : public Kernel {
         dtype_(dtype),
         threads_(threads) {}
 
+  [[nodiscard]] bool MakePieces() override { return product_->MakePieces(); }
   [[nodiscard]] size_t workspace_bytes() const override { return product_->workspace_bytes(); }
   Status Attach(const Operands& operands) override {
     operands_ = operands;
     return product_->Attach(operands);
   }
-  Status Run(const RunKeys& keys) override {
+  Status Run(const RunKeys& keys, const TakePiece& take) override {
     WithStorage(dtype_, [&]<typename T>(T) {
       ParallelFor(threads_, (columns_ + kBlock - 1) / kBlock,
                   [&](int64_t block) { SumColumns<T>(block * kBlock); });
     });
-    return product_->Run(keys);
+    return product_->Run(keys, take);
   }
 
  private:
@@ -147,15 +214,28 @@ StatusOr<std::unique_ptr<Kernel>> BindProductWeightGradient(BindContext& context
                                                             const Product& p) {
   // dw = xT dy, or its transpose.
   const size_t left = p.outputs_first ? 1 : 0;
-  const DnnlDesc dw = p.outputs_first ? Matrix(p.outputs, p.inputs, DnnlType::f32)
-                                      : Matrix(p.inputs, p.outputs, DnnlType::f32);
-  RING_ASSIGN_OR_RETURN(
-      auto product,
-      MakeMatmul(context,
-                 {Transposed(RowsOperand(context, p, DNNL_ARG_SRC, Side::kInput, left)),
-                  RowsOperand(context, p, DNNL_ARG_WEIGHTS, Side::kInput, 1 - left),
-                  {DNNL_ARG_DST, Side::kOutput, 0, dw, dw}},
-                 graph::Activation::kNone));
+  const int64_t rows = p.outputs_first ? p.outputs : p.inputs;
+  const int64_t columns = p.outputs_first ? p.inputs : p.outputs;
+  const PrimitiveOperand a = Transposed(RowsOperand(context, p, DNNL_ARG_SRC, Side::kInput, left));
+  const PrimitiveOperand b = RowsOperand(context, p, DNNL_ARG_WEIGHTS, Side::kInput, 1 - left);
+  // What each strip would convert anew is converted once.
+  const bool converts = a.compute != a.stored || b.compute != b.stored;
+  const int64_t most = converts ? rows : RowsOfStrip(rows, columns);
+  std::vector<StripedProduct::Strip> strips;
+  for (int64_t first = 0; first < rows; first += most) {
+    const int64_t count = std::min(most, rows - first);
+    PrimitiveOperand part = a;
+    if (count < rows)
+      part.compute = part.stored = a.compute.submemory_desc({count, p.rows}, {0, 0});
+    const DnnlDesc dw = Matrix(count, columns, DnnlType::f32);
+    RING_ASSIGN_OR_RETURN(
+        auto strip,
+        MakeMatmul(context, {std::move(part), b, {DNNL_ARG_DST, Side::kOutput, 0, dw, dw}},
+                   graph::Activation::kNone));
+    strips.push_back({std::move(strip), first, count});
+  }
+  auto product = std::make_unique<StripedProduct>(std::move(strips), columns, left,
+                                                  graph::ByteSize(context.input(left).dtype));
   if (context.node.outputs.size() == 1) return product;
   return std::make_unique<WithBiasGradient>(std::move(product), p, context.input(1).dtype,
                                             context.threads);

@@ -247,12 +247,13 @@ void WeightTiles::Restore(const float* blocked, float* canonical, int64_t first,
   const auto store = [](__m256i values, float* to) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), values);
   };
+  const int64_t begin = first * band_elements();
   if (line_ == Line::kRow) {
     ForTiles(first, end, [&](int64_t row, int64_t column, int64_t to, int64_t from) {
       for (int64_t i = 0; i < kTile; ++i) {
         const float* const line = blocked + from + row_offsets_[row + i] + column_offsets_[column];
-        store(Load(line), canonical + to + i * row_stride_);
-        store(Load(line + 8), canonical + to + i * row_stride_ + 8);
+        store(Load(line), canonical + to - begin + i * row_stride_);
+        store(Load(line + 8), canonical + to - begin + i * row_stride_ + 8);
       }
     });
     return;
@@ -269,7 +270,7 @@ void WeightTiles::Restore(const float* blocked, float* canonical, int64_t first,
       Transpose(left);
       Transpose(right);
       for (int64_t i = 0; i < 8; ++i) {
-        float* const values = canonical + to + (half + i) * row_stride_;
+        float* const values = canonical + to - begin + (half + i) * row_stride_;
         store(left[i], values);
         store(right[i], values + 8);
       }

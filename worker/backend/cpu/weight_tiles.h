@@ -26,7 +26,8 @@ class WeightTiles {
   // Bands `first` to `end` from canonical to blocked, past the caches: a copy of a kernel is read
   // in the next step. bfloat16 is rounded half to even, and a NaN stays one.
   void Fill(const float* canonical, void* blocked, int64_t first, int64_t end) const;
-  // From blocked float32 to canonical; only where the layout is float32.
+  // From blocked float32 to canonical, of which `canonical` is where band `first` goes; only where
+  // the layout is float32.
   void Restore(const float* blocked, float* canonical, int64_t first, int64_t end) const;
   [[nodiscard]] bool restores() const { return line_ == Line::kRow || line_ == Line::kColumn; }
 

@@ -284,7 +284,7 @@ Status CudaExecutable::Deliver(const GradientSink& sink) const {
     if (sink.summed) {
       sink.summed(*copy.parameter, RefusedKind(HostFlags()[place]));
     } else {
-      sink.take(*copy.parameter, {OnHost(copy.host_offset), copy.elements});
+      sink.take(*copy.parameter, 0, {OnHost(copy.host_offset), copy.elements});
     }
     ++place;
   }

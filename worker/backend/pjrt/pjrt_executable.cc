@@ -261,7 +261,7 @@ void PjrtExecutable::Deliver(const GradientSink& sink) const {
   for (size_t i = 0; i < module_.results.size(); ++i) {
     const Result& result = module_.results[i];
     if (result.kind != Result::Kind::kGradient) continue;
-    sink.take(static_cast<uint32_t>(result.index), Floats(request_.results[i]));
+    sink.take(static_cast<uint32_t>(result.index), 0, Floats(request_.results[i]));
   }
 }
 

@@ -107,6 +107,10 @@ std::vector<OpCase> Conv2dCases() {
        Conv2dWeightGradient{halved},
        {{{3, 8, 9, 5}}, {{3, 4, 4, 6}}},
        {{{6, 3, 3, 5}}, {{6}}}},
+      {"many whole vectors",  // a backend may hand it over in pieces
+       Conv2dWeightGradient{same},
+       {{{1, 3, 3, 128}}, {{1, 3, 3, 96}}},
+       {{{96, 3, 3, 128}}}},
       {"depthwise 5x5, stride 2, no bias",
        Conv2dWeightGradient{Grouped(Window(2, 2, 2), 48)},
        {{{3, 7, 8, 48}}, {{3, 4, 4, 48}}},

@@ -13,6 +13,8 @@ std::vector<OpCase> DenseCases() {
       {"plain", DenseInputGradient{}, {{{3, 10}}, {{13, 10}}}, {{{3, 13}}}},
       {"no bias", DenseWeightGradient{}, {{{7, 13}}, {{7, 10}}}, {{{13, 10}}}},
       {"odd extents", DenseWeightGradient{}, {{{3, 33}}, {{3, 17}}}, {{{33, 17}}, {{17}}}},
+      // Of more rows than a backend makes at a time, where it makes the gradient by strips.
+      {"strips", DenseWeightGradient{}, {{{3, 300}}, {{3, 2050}}}, {{{300, 2050}}, {{2050}}}},
   };
 }
 

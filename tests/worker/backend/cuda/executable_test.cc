@@ -34,7 +34,7 @@ using testing::Shard;
 
 StatusOr<Result> Run(CudaExecutable& executable, const ShardInput& input) {
   Result result;
-  const GradientSink sink{.take = [&](uint32_t parameter, std::span<const float> gradient) {
+  const GradientSink sink{.take = [&](uint32_t parameter, size_t, std::span<const float> gradient) {
     result.gradients[parameter].assign(gradient.begin(), gradient.end());
   }};
   RING_RETURN_IF_ERROR(executable.Run(input, sink, &result.output));
@@ -138,7 +138,7 @@ bool SumsRight(CudaExecutable& executable, const graph::Program& program, Summed
                uint64_t seed) {
   std::map<uint32_t, exact::FlagKind> kinds;
   std::vector<uint32_t> order;
-  const GradientSink sink{.take = [](uint32_t, std::span<const float>) { FAIL("taken"); },
+  const GradientSink sink{.take = [](uint32_t, size_t, std::span<const float>) { FAIL("taken"); },
                           .summed =
                               [&](uint32_t parameter, exact::FlagKind kind) {
                                 kinds[parameter] = kind;
@@ -192,11 +192,12 @@ TEST_CASE("CUDA executable: a gradient is handed over before later kernels have 
     bench.switches.ran = 0;
     std::vector<uint32_t> order;
     std::vector<size_t> ran;
-    const GradientSink sink{.take = [&](uint32_t parameter, std::span<const float> gradient) {
-      CHECK(reinterpret_cast<uintptr_t>(gradient.data()) % 64 == 0);
-      order.push_back(parameter);
-      ran.push_back(bench.switches.ran);
-    }};
+    const GradientSink sink{
+        .take = [&](uint32_t parameter, size_t, std::span<const float> gradient) {
+          CHECK(reinterpret_cast<uintptr_t>(gradient.data()) % 64 == 0);
+          order.push_back(parameter);
+          ran.push_back(bench.switches.ran);
+        }};
     ShardOutput output;
     const Shard shard(program, 3);
     REQUIRE(executable->Run(shard.input(), sink, &output).ok());

@@ -67,7 +67,7 @@ struct OwnShard {
   std::vector<int32_t> labels;
 };
 
-void IgnoreGradient(uint32_t /*parameter*/, std::span<const float> /*gradient*/) {}
+void IgnoreGradient(uint32_t /*parameter*/, size_t /*first*/, std::span<const float> /*piece*/) {}
 
 }  // namespace
 
@@ -145,9 +145,10 @@ TEST_CASE("CUDA runtime: pixels, brought ahead or not, give the bits of the host
         input.staged = staged.get();
         testing::ShardResult result;
         result.gradients.resize(program.parameters.size());
-        const GradientSink sink{.take = [&](uint32_t parameter, std::span<const float> gradient) {
-          result.gradients[parameter].assign(gradient.begin(), gradient.end());
-        }};
+        const GradientSink sink{
+            .take = [&](uint32_t parameter, size_t, std::span<const float> gradient) {
+              result.gradients[parameter].assign(gradient.begin(), gradient.end());
+            }};
         REQUIRE(Message((*executable)->Run(input, sink, &result.output)) == "");
         CHECK(result.Hash() == expected->Hash());
       }
@@ -187,13 +188,14 @@ TEST_CASE("CUDA runtime: gradients come in the program's order, finite, at multi
   for (int run = 0; run < 3; ++run) {
     std::vector<uint32_t> order;
     bool sound = true;
-    const GradientSink sink{.take = [&](uint32_t parameter, std::span<const float> gradient) {
-      order.push_back(parameter);
-      sound = sound && reinterpret_cast<uintptr_t>(gradient.data()) % 64 == 0 &&
-              gradient.size() ==
-                  static_cast<size_t>(graph::Elements(program.parameters[parameter].shape));
-      for (const float x : gradient) sound = sound && std::isfinite(x);
-    }};
+    const GradientSink sink{
+        .take = [&](uint32_t parameter, size_t, std::span<const float> gradient) {
+          order.push_back(parameter);
+          sound = sound && reinterpret_cast<uintptr_t>(gradient.data()) % 64 == 0 &&
+                  gradient.size() ==
+                      static_cast<size_t>(graph::Elements(program.parameters[parameter].shape));
+          for (const float x : gradient) sound = sound && std::isfinite(x);
+        }};
     ShardOutput output;
     REQUIRE((*executable)->Run(shard.input(), sink, &output).ok());
     CHECK(order == program.gradient_order);
