@@ -170,7 +170,10 @@ class Logic {
 
   // logic_jobs.cc: folds
   void SubmitNextFold(Job& parent);
+  // Shows the job as its folds are now: as much work as it has folds. Of many folds that change at
+  // once it is called behind them, and they are held until then.
   void ShowFolds(const std::string& parent_id);
+  void CancelFolds(const Job& parent);
 
   // logic.cc: measurements
   [[nodiscard]] Refusal ChooseBenched(const v1::AllReduceRequest& request,
@@ -222,6 +225,7 @@ class Logic {
   bool queue_changed_ = false;
   bool workers_unshown_ = false;
   bool figures_changed_ = false;  // nothing is decided by them
+  bool folds_held_ = false;       // ShowFolds comes later
   std::chrono::milliseconds workers_shown_at_{0};
 
   SilenceClock silence_;
