@@ -100,6 +100,7 @@ class Logic {
   void Lose(SessionId session, const std::string& why);
   // What an attached worker still holds: it stays with its job, or is released from it.
   void TakeBack(Worker& worker);
+  void KeepObeyed(const std::string& worker);
   void HearFailed(Job& job, const Member& from, const v1::JobFailed& said);
   void Leave(Worker& worker, const std::string& reason);
   // It wants to leave, and has no job: its session ends.
