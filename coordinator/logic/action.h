@@ -5,7 +5,9 @@
 // decided, those of many events in one transaction. Every other action but a Note waits until each
 // write that was decided before it, for whichever event, has ended. So nothing that is sent, shown
 // or answered runs ahead of what is stored; two of them that wait keep their order; and events are
-// handled while the disk writes. A write that fails keeps nothing back but what it says below.
+// handled while the disk writes. Of two views of one job, or of the workers, that wait with nothing
+// but writes and other views between, the older one is left out. A write that fails keeps nothing
+// back but what it says below.
 #pragma once
 
 #include <string>

@@ -72,7 +72,7 @@ class Fleet {
   // Lets a worker take no jobs, or take them again; it holds for this process of it, also after its
   // session broke.
   void SetDraining(Worker& worker, bool draining);
-  // Ends the drain of a worker that is not attached; false: there is none.
+  // Ends the drain of a worker that is not attached, or whose process ends; false: there is none.
   [[nodiscard]] bool ForgetDrain(const std::string& worker) { return drained_.erase(worker) > 0; }
 
   // Every worker, by name.

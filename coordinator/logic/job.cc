@@ -302,8 +302,24 @@ void Job::Publish() {
   const v1::JobState state = record.status.state();
   if (state == v1::JOB_STATE_QUEUED || state == v1::JOB_STATE_WAITING) view.advice = advice_;
   desk_.actions.push_back(PublishJob{std::move(view)});
-  if (const std::string& parent = record.status.fold_of(); !parent.empty())
-    desk_.show_parent(parent);
+  if (!record.status.fold_of().empty()) ShowParent();
+}
+
+// A move in the queue is nothing to it, and hundreds of folds move at once.
+void Job::ShowParent() {
+  const v1::JobStatus& status = record.status;
+  std::string shown = fmt::format("{} {} {}", status.total_steps(), status.started_unix_ms(),
+                                  AsFold().SerializeAsString());
+  if (std::exchange(fold_shown_, shown) != shown) desk_.show_parent(status.fold_of());
+}
+
+v1::Fold Job::AsFold() const {
+  v1::Fold fold;
+  fold.set_job_id(id());
+  fold.set_state(state());
+  fold.set_step(record.status.step());
+  *fold.mutable_metrics() = record.status.metrics();
+  return fold;
 }
 
 void Job::DescribeCheckpoints() {

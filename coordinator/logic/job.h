@@ -24,8 +24,8 @@ namespace ringmaster::coordinator {
 
 class Job {
  public:
-  // What it reads and writes of Logic, which outlives it. `show_parent`: a fold was shown, so that
-  // what is shown of the job that it is of changes.
+  // What it reads and writes of Logic, which outlives it. `show_parent`: something of a fold was
+  // shown that is shown of the job that it is of, too (AsFold).
   struct Desk {
     const Options& options;
     const Now& now;
@@ -105,6 +105,8 @@ class Job {
   void Postpone() { unshown_ = true; }  // there is something newer than what was shown
   // While a phase of starting lasts, those who watch see it.
   void ShowStart();
+  // What the job that it is a fold of shows of it, beside the sums.
+  [[nodiscard]] v1::Fold AsFold() const;
   // The newest checkpoint and the best one.
   void DescribeCheckpoints();
 
@@ -112,6 +114,7 @@ class Job {
   void ShowState();
   void ShowPhase();
   bool ObserveSteps();
+  void ShowParent();
 
   const Desk& desk_;
   std::string state_reason_;         // of its state, when no phase of starting is shown
@@ -121,7 +124,8 @@ class Job {
   GenerationId generation_;          // of the run: the newest that was learned of
   std::optional<std::chrono::milliseconds> shown_at_;
   bool unshown_ = false;
-  int slowed_ = 0;  // percent, by all workers that slow it
+  std::string fold_shown_;  // what ShowParent told of
+  int slowed_ = 0;          // percent, by all workers that slow it
 };
 
 // `j0001` of 1.

@@ -55,6 +55,7 @@ Actions Logic::Restore(const Restored& restored, Now now) {
       parent->folds.push_back(job.record.id());
     }
   }
+  folds_held_ = true;
   for (auto& [number, job] : jobs_) {
     const v1::JobState state = job.record.status.state();
     if (state != v1::JOB_STATE_QUEUED && !IsFinal(state) && !job.divided()) {
@@ -63,10 +64,11 @@ Actions Logic::Restore(const Restored& restored, Now now) {
       job.Publish();
     }
   }
+  folds_held_ = false;
   for (auto& [number, job] : jobs_) {
     if (!job.divided()) continue;
     if (job.record.cancel_requested) {  // those that it had not come to
-      for (const std::string& fold : job.folds) Cancel(*Find(fold));
+      CancelFolds(job);
       Cancel(job);
     }
     ShowFolds(job.record.id());

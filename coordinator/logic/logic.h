@@ -100,6 +100,7 @@ class Logic {
   void Lose(SessionId session, const std::string& why);
   // What an attached worker still holds: it stays with its job, or is released from it.
   void TakeBack(Worker& worker);
+  void KeepObeyed(const std::string& worker);
   void HearFailed(Job& job, const Member& from, const v1::JobFailed& said);
   void Leave(Worker& worker, const std::string& reason);
   // It wants to leave, and has no job: its session ends.
@@ -170,7 +171,10 @@ class Logic {
 
   // logic_jobs.cc: folds
   void SubmitNextFold(Job& parent);
+  // Shows the job as its folds are now: as much work as it has folds. Of many folds that change at
+  // once it is called behind them, and they are held until then.
   void ShowFolds(const std::string& parent_id);
+  void CancelFolds(const Job& parent);
 
   // logic.cc: measurements
   [[nodiscard]] Refusal ChooseBenched(const v1::AllReduceRequest& request,
@@ -222,6 +226,7 @@ class Logic {
   bool queue_changed_ = false;
   bool workers_unshown_ = false;
   bool figures_changed_ = false;  // nothing is decided by them
+  bool folds_held_ = false;       // ShowFolds comes later
   std::chrono::milliseconds workers_shown_at_{0};
 
   SilenceClock silence_;

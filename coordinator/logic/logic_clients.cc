@@ -453,7 +453,8 @@ void Logic::Cancel(Job& job) {
   job.record.cancel_requested = true;
   if (!job.folds.empty()) {
     job.Save();  // before its folds end
-    for (const std::string& fold : job.folds) Cancel(*Find(fold));
+    CancelFolds(job);
+    ShowFolds(job.record.id());
   } else if (job.run && job.run->started()) {
     if (job.run->phase() != Phase::kStopping) {
       job.run->Stop(reason, now_, actions_);
@@ -463,6 +464,12 @@ void Logic::Cancel(Job& job) {
   } else {
     End(job, v1::JOB_STATE_CANCELLED, reason);
   }
+}
+
+void Logic::CancelFolds(const Job& parent) {
+  const bool held = std::exchange(folds_held_, true);
+  for (const std::string& fold : parent.folds) Cancel(*Find(fold));
+  folds_held_ = held;
 }
 
 }  // namespace ringmaster::coordinator

@@ -365,17 +365,14 @@ void Logic::SubmitNextFold(Job& parent) {
 
 void Logic::ShowFolds(const std::string& parent_id) {
   Job* const parent = Find(parent_id);
-  if (parent == nullptr || IsFinal(parent->record.status.state())) return;
+  if (folds_held_ || parent == nullptr || IsFinal(parent->record.status.state())) return;
   v1::JobStatus& status = parent->record.status;
   status.clear_folds();
   uint64_t step = 0, total = 0;
   for (const std::string& id : parent->folds) {
-    const v1::JobStatus& of_fold = Find(id)->record.status;
-    v1::Fold& fold = *status.add_folds();
-    fold.set_job_id(id);
-    fold.set_state(of_fold.state());
-    fold.set_step(of_fold.step());
-    *fold.mutable_metrics() = of_fold.metrics();
+    const Job& fold = *Find(id);
+    const v1::JobStatus& of_fold = fold.record.status;
+    *status.add_folds() = fold.AsFold();
     step += of_fold.step();
     total = std::max(total, of_fold.total_steps());
     if (status.started_unix_ms() == 0) status.set_started_unix_ms(of_fold.started_unix_ms());

@@ -10,6 +10,9 @@
 namespace ringmaster::coordinator {
 namespace {
 
+// Of workers, attached and gone, how many times the most that may be attached are known to have
+// obeyed this term.
+constexpr size_t kObeyedKept = 4;
 // How far a worker's highest term may be above this reign's; fleet.proto says why.
 constexpr uint64_t kMaxTermLead = uint64_t{1} << 24;
 
@@ -67,13 +70,24 @@ void Logic::Attach(SessionId session, const v1::Attach& attach) {
   TakeBack(worker);
 }
 
+// Of names that come and go without end those that are gone are forgotten: who of them is back
+// raises the term, which is never wrong.
+void Logic::KeepObeyed(const std::string& worker) {
+  if (obeyed_.contains(worker)) return;
+  if (obeyed_.size() >= kObeyedKept * options_.max_workers) {
+    std::erase_if(obeyed_,
+                  [this](const std::string& name) { return fleet_.Find(name) == nullptr; });
+  }
+  obeyed_.insert(worker);
+}
+
 void Logic::TakeBack(Worker& worker) {
   const v1::Attach& attach = worker.attach;
   Job* job = Find(attach.job_id());
   const bool resume = job != nullptr && job->run && job->run->MayReturn(attach);
   v1::Attached attached;
   attached.set_term(generations_.term());
-  obeyed_.insert(attach.name());
+  KeepObeyed(attach.name());
   attached.set_heartbeat_ms(static_cast<uint32_t>(options_.heartbeat.count()));
   attached.set_resume(resume);
   actions_.push_back(Admit{worker.session, attach.name(), attached});
@@ -152,6 +166,8 @@ void Logic::EndLeaving(Worker& worker) {
   actions_.push_back(Note{"worker=" + worker.name(), "left"});
   Refuse(session, {absl::OkStatus(), ""});
   EndUploadsOf(session, worker.name() + " left");
+  // Its process ends, and the drain was of that one.
+  if (fleet_.ForgetDrain(worker.name())) actions_.push_back(SaveDrain{{worker.name(), ""}});
   fleet_.Close(session);
   fleet_changed_ = true;
 }

@@ -19,7 +19,6 @@
 #include "common/status.h"
 #include "coordinator/service/loop_seams.h"
 #include "coordinator/service/status_board.h"
-#include "coordinator/service/store_thread.h"
 #include "coordinator/shell/executor.h"
 #include "coordinator/store/checkpoint_folder.h"
 #include "coordinator/store/store.h"

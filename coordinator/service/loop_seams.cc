@@ -12,6 +12,9 @@
 namespace ringmaster::coordinator {
 namespace {
 
+constexpr size_t kStoreTasks = 16'384;
+constexpr std::chrono::seconds kStoreTick{1};
+
 std::vector<v1::CheckpointRef> RefsOf(const std::vector<CheckpointRecord>& records) {
   std::vector<v1::CheckpointRef> refs;
   refs.reserve(records.size());
@@ -136,6 +139,37 @@ void DiskThread::Remove(const std::string& path) {
     if (!status.ok()) spdlog::warn("checkpoint not removed: {}", Message(status));
   });
   if (!posted) spdlog::warn("checkpoint not removed: path={} the disk queue is full", path);
+}
+
+// ---- the store ----------------------------------------------------------------------------------
+
+StoreThread::StoreThread(Store* store, std::function<void()> ended)
+    : store_(store),
+      ended_(std::move(ended)),
+      thread_({"store", kStoreTasks, kStoreTick, nullptr}) {}
+
+bool StoreThread::Begin(std::vector<const StoreWrite*> writes) {
+  return thread_.Post([this, writes = std::move(writes)] {
+    std::vector<Status> statuses = store_->WriteAll(writes);
+    {
+      MutexLock lock(mu_);
+      statuses_ = std::move(statuses);
+      condition_.NotifyAll();
+    }
+    ended_();
+  });
+}
+
+std::optional<std::vector<Status>> StoreThread::Take() {
+  MutexLock lock(mu_);
+  return std::exchange(statuses_, std::nullopt);
+}
+
+std::vector<Status> StoreThread::Wait() {
+  MutexLock lock(mu_);
+  WaitFor(condition_, mu_,
+          [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return statuses_.has_value(); });
+  return *std::exchange(statuses_, std::nullopt);
 }
 
 }  // namespace ringmaster::coordinator

@@ -1,12 +1,17 @@
-// The seams of the executor (shell/seams.h) as the daemon has them, but for the board and the
-// store. Owned by ControlLoop, loop thread only.
+// The seams of the executor (shell/seams.h) as the daemon has them, but for the board. Owned by
+// ControlLoop, loop thread only, but for StoreThread::Post.
 #pragma once
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/loop.h"
+#include "common/mutex.h"
+#include "common/status.h"
 #include "coordinator/service/bench_table.h"
 #include "coordinator/service/session_table.h"
 #include "coordinator/service/upload_table.h"
@@ -70,6 +75,37 @@ class DiskThread : public Disk {
 
  private:
   const Hands hands_;
+};
+
+// The thread that uses the store, once it has started: commits what the executor wants stored, and
+// runs what others ask of it between two commits. Also used while the loop does not run.
+class StoreThread : public Committer {
+ public:
+  // `ended` runs on the store's thread: Take has something.
+  StoreThread(Store* store, std::function<void()> ended);
+
+  void Start() { thread_.Start(); }
+  void Stop() { thread_.Stop(); }
+
+  // False: its queue is full of readers.
+  [[nodiscard]] bool Begin(std::vector<const StoreWrite*> writes) override;
+  // How the writes of the commit ended that was begun; nothing: it lasts, or was taken.
+  [[nodiscard]] std::optional<std::vector<Status>> Take();
+  // The same, when it has ended.
+  [[nodiscard]] std::vector<Status> Wait();
+
+  // Behind the commit that is under way. False: too much waits, or it was stopped. Thread-safe.
+  [[nodiscard]] bool Post(std::function<void()> task) { return thread_.Post(std::move(task)); }
+
+ private:
+  Store* const store_;
+  const std::function<void()> ended_;
+
+  Mutex mu_;
+  Condition condition_;
+  std::optional<std::vector<Status>> statuses_ ABSL_GUARDED_BY(mu_);  // of a commit that has ended
+
+  Loop thread_;  // last: its thread uses everything above
 };
 
 }  // namespace ringmaster::coordinator

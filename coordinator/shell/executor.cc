@@ -10,6 +10,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kStorePause{500};  // between two tries of one that fails
 
+// For GroupCommit::ThenShow; empty: it is no view.
+template <typename A>
+std::string WhatIsShown(const A& action) {
+  if constexpr (std::is_same_v<A, PublishJob>) return action.view.status.job_id();
+  return std::is_same_v<A, PublishWorkers> ? "workers" : "";
+}
+
 }  // namespace
 
 Executor::Executor(const Options& options, const Seams& seams)
@@ -69,12 +76,16 @@ void Executor::CarryOutOne(A& action) {
   if (RING_PLANTED(kAnswersBeforeCommit) && std::is_same_v<A, Reply>) return Do(action);
   if (RING_PLANTED(kSendsOvertake) && std::is_same_v<A, Send>) return Do(action);
   if (kIsWrite<A> || std::is_same_v<A, Note> || commits_.idle()) return Do(action);
-  commits_.Then([this, action = std::move(action), outcome = outcome_, asked = asked_] {
+  const std::string shows = WhatIsShown(action);
+  std::function<void()> effect = [this, action = std::move(action), outcome = outcome_,
+                                  asked = asked_] {
     outcome_ = outcome;
     asked_ = asked;
     Do(action);
     asked_ = nullptr;
-  });
+  };
+  if (shows.empty()) return commits_.Then(std::move(effect));
+  commits_.ThenShow(shows, std::move(effect));
 }
 
 void Executor::OnTick(Clock::Time oldest) {

@@ -1,11 +1,15 @@
 // What the executor wants stored, committed in groups, and what is to be done behind it: everything
 // that was added while a commit is under way is the next one, so that a slow disk makes groups
-// large and not the loop late. Owned by Executor, loop thread only. It decides nothing.
+// large and not the loop late. Of views that wait only the newest of each is kept, so that a commit
+// that hangs gathers no more of them than there are to show. Owned by Executor, loop thread only.
+// It decides nothing.
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <functional>
+#include <list>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "common/status.h"
@@ -24,6 +28,10 @@ class GroupCommit {
   void Write(StoreWrite write, Stored stored);
   // `effect` runs behind all that was added before. There is something: not idle().
   void Then(std::function<void()> effect);
+  // Then, of what shows `what` as it is now: the one before it is not done any more, unless it is
+  // part of the commit under way, or a Then came behind it. So what is shown never runs ahead of a
+  // write, and whoever is told something finds shown what was to be shown before.
+  void ThenShow(const std::string& what, std::function<void()> effect);
   // Nothing waits: what is to be done can be done at once.
   [[nodiscard]] bool idle() const { return entries_.empty(); }
   // Inside of a call of it: another one follows at once.
@@ -39,12 +47,17 @@ class GroupCommit {
     StoreWrite write;
     Stored stored;  // empty: this is no write
     std::function<void()> effect;
+    std::string shows;  // of a ThenShow
   };
+  using Entries = std::list<Entry>;
+
+  [[nodiscard]] Entry TakeFirst();
 
   Committer* const committer_;
-  std::deque<Entry> entries_;  // in the order in which they were added
-  size_t begun_ = 0;           // of them, the first ones: the commit that is under way
-  size_t collecting_ = 0;      // of them, that are being done
+  Entries entries_;        // in the order in which they were added
+  size_t begun_ = 0;       // of them, the first ones: the commit that is under way
+  size_t collecting_ = 0;  // of them, that are being done
+  std::map<std::string, Entries::iterator> newest_;  // of a ThenShow, that a newer one replaces
 };
 
 }  // namespace ringmaster::coordinator

@@ -108,13 +108,24 @@ TEST_CASE("Job: advice is shown while it waits, and not after that") {
   CHECK(one.Take<PublishJob>()[0].view.advice.empty());
 }
 
-TEST_CASE("Job: of a fold that is shown its parent hears") {
+TEST_CASE("Job: of a fold whose state or figures are shown its parent hears, of no move") {
   OneJob one;
   one.job.Publish();
   CHECK(one.parents.empty());
   one.job.record.status.set_fold_of("j0001");
   one.job.Save();
   CHECK(one.parents == std::vector<std::string>{"j0001"});
+  one.job.Wait("needs 3 workers");
+  CHECK(one.parents.size() == 1);
+  one.job.record.status.set_total_steps(10);
+  one.job.Publish();
+  CHECK(one.parents.size() == 2);
+  one.job.record.status.set_step(4);
+  one.job.Publish();
+  CHECK(one.parents.size() == 3);
+  one.job.record.status.add_metrics()->set_value(0.5);
+  one.job.Publish();
+  CHECK(one.parents.size() == 4);
 }
 
 TEST_CASE("Job: a run that is dropped leaves nothing that another ring would decide anew") {

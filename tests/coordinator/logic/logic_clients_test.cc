@@ -537,6 +537,29 @@ TEST_CASE("Folds: a cancellation that was begun is brought to its end") {
   CHECK(saved["j0001"] == v1::JOB_STATE_CANCELLED);
 }
 
+// Of a job, what these show: `RUNNING: 1 of 3 folds are done`.
+std::vector<std::string> Shown(const Actions& actions, const std::string& job_id) {
+  std::vector<std::string> shown;
+  for (const Action& action : actions) {
+    const auto* publish = std::get_if<PublishJob>(&action);
+    if (publish == nullptr || publish->view.status.job_id() != job_id) continue;
+    const v1::JobStatus& status = publish->view.status;
+    shown.push_back(fmt::format("{}: {}", StateName(status.state()), status.reason()));
+  }
+  return shown;
+}
+
+TEST_CASE("Folds: however many change at once, what they are of is shown once behind them") {
+  Logic logic({});
+  Restored left = LeftFolds(false);
+  left.jobs[1].status.set_state(v1::JOB_STATE_QUEUED);
+  CHECK(Shown(logic.Restore(left, {}), "j0001") ==
+        std::vector<std::string>{"RUNNING: ", "QUEUED: 0 of 3 folds are done"});
+  CHECK(
+      Shown(logic.Step(CancelAsked{JobId("j0001")}, {}), "j0001") ==
+      std::vector<std::string>{"QUEUED: 0 of 3 folds are done", "CANCELLED: cancelled on request"});
+}
+
 // Whether this worker may fetch checkpoints of a job: `ok`, or the word of the refusal.
 std::string Fetch(Fixture* cluster, const std::string& worker, const std::string& job_id) {
   Reply reply;

@@ -33,6 +33,9 @@ struct Desk : Committer {
   void Then(const std::string& what) {
     commits.Then([this, what] { done.push_back(what); });
   }
+  void Show(const std::string& what, const std::string& how) {
+    commits.ThenShow(what, [this, how] { done.push_back(how); });
+  }
   // Of the newest commit: that worker's drain fails.
   void End(const std::string& fails = "") {
     std::vector<Status> statuses;
@@ -112,6 +115,55 @@ TEST_CASE("GroupCommit: a commit that cannot begin now is begun by the next even
   CHECK(desk.begun == std::vector<Names>{{"a", "b"}});
 }
 
+TEST_CASE("GroupCommit: of what is shown the newest alone waits, behind the writes before it") {
+  Desk desk;
+  desk.Write("a");
+  desk.Show("j0001", "of a");
+  desk.commits.Begin();  // it hangs
+  for (const char* const how : {"old", "older", "newer"}) {
+    desk.Show("j0001", how);
+    desk.Show("j0002", std::string("other ") + how);
+  }
+  desk.Write("b");
+  desk.Show("j0001", "of b");
+  desk.End();
+  CHECK(desk.done == Names{"a", "of a", "other newer"});
+  desk.Show("j0001", "while b is written");
+  desk.End();
+  CHECK(desk.done == Names{"a", "of a", "other newer", "b", "of b", "while b is written"});
+  CHECK(desk.commits.idle());
+}
+
+TEST_CASE("GroupCommit: what was shown before an answer stays before it") {
+  Desk desk;
+  desk.Write("a");
+  desk.commits.Begin();
+  desk.Show("j0001", "cancelled");
+  desk.Then("answer");
+  desk.Write("b");
+  desk.Show("j0001", "over");
+  desk.End();
+  CHECK(desk.done == Names{"a", "cancelled", "answer"});
+  desk.End();
+  CHECK(desk.done == Names{"a", "cancelled", "answer", "b", "over"});
+}
+
+TEST_CASE("GroupCommit: what follows from a write is shown once") {
+  Desk desk;
+  desk.commits.Write(SaveDrain{{"a", ""}}, [&](const Status&, const StoreWrite&) {
+    desk.Show("j0001", "first");
+    desk.Show("j0001", "second");
+  });
+  desk.commits.Begin();
+  desk.End();
+  CHECK(desk.done == Names{"second"});
+  desk.Write("b");
+  desk.Show("j0001", "third");
+  desk.commits.Begin();
+  desk.End();
+  CHECK(desk.done == Names{"second", "b", "third"});
+}
+
 // ---- the executor -------------------------------------------------------------------------------
 
 // Every seam, on this thread; commits end when the test says so.
@@ -136,7 +188,10 @@ struct Stage : Clock, Committer, Streams, Board, Log, Disk {
   void Admit(const AdmitUpload&) override {}
   void End(const EndUpload&) override {}
   void End(const EndBench&) override {}
-  void Publish(JobView view) override { told.push_back("show " + StateName(view.status.state())); }
+  void Publish(JobView view) override {
+    told.push_back("show " + StateName(view.status.state()));
+    shown.push_back(std::move(view.status));
+  }
   void PublishWorkers(v1::ListWorkersResponse) override {}
   void NoteStoreTrouble(const std::string& trouble) override {
     told.emplace_back(trouble.empty() ? "trouble is over" : "trouble");
@@ -159,11 +214,18 @@ struct Stage : Clock, Committer, Streams, Board, Log, Disk {
       told.push_back("reply " + (reply.refusal.status.ok() ? reply.job_id : reply.refusal.word));
     });
   }
-  void Submit() {
+  void Submit(const std::string& key = "key", uint32_t min = 1) {
     SubmitAsked asked;
     *asked.submit.mutable_spec() = testing::MakeSpec();
-    asked.submit.set_idempotency_key("key");
+    asked.submit.mutable_spec()->mutable_workers()->set_min(min);
+    asked.submit.set_idempotency_key(key);
     Ask(asked);
+  }
+  void Attach(SessionId session, const std::string& worker) {
+    executor.Handle(SessionOpened{session}, {now, {}});
+    WorkerSaid said{session, {}};
+    *said.message.mutable_attach() = testing::MakeAttach(worker);
+    executor.Handle(said, {now, {}});
   }
   void End(const Status& status = absl::OkStatus()) {
     executor.Written(std::vector<Status>(count, status));
@@ -178,6 +240,7 @@ struct Stage : Clock, Committer, Streams, Board, Log, Disk {
   size_t count = 0;   // of the writes of the newest commit
   std::string saved;  // by the newest commit: a job, in which state
   Names told;
+  std::vector<v1::JobStatus> shown;
   Executor executor{{}, {this, this, this, this, this, this}};
 };
 
@@ -204,10 +267,7 @@ TEST_CASE("Executor: one that cannot be stored is refused, and what comes behind
 TEST_CASE("Executor: what waits for a commit keeps its order, sends and answers alike") {
   Stage stage;
   stage.Submit();
-  stage.executor.Handle(SessionOpened{SessionId{1}}, {stage.now, {}});
-  WorkerSaid said{SessionId{1}, {}};
-  *said.message.mutable_attach() = testing::MakeAttach("a");
-  stage.executor.Handle(said, {stage.now, {}});
+  stage.Attach(SessionId{1}, "a");
   CHECK(stage.Told().empty());
   stage.End();
   const Names told = stage.Told();
@@ -238,10 +298,7 @@ TEST_CASE("Executor: an older change is not written behind a newer one") {
   Stage stage;
   stage.Submit();
   stage.End();
-  stage.executor.Handle(SessionOpened{SessionId{1}}, {stage.now, {}});
-  WorkerSaid attached{SessionId{1}, {}};
-  *attached.message.mutable_attach() = testing::MakeAttach("a");
-  stage.executor.Handle(attached, {stage.now, {}});
+  stage.Attach(SessionId{1}, "a");
   CHECK(stage.saved == "STARTING");
   WorkerSaid inspected{SessionId{1}, {}};
   inspected.message.mutable_inspected()->set_job_id("j0001");
@@ -255,6 +312,30 @@ TEST_CASE("Executor: an older change is not written behind a newer one") {
     CHECK(stage.saved != "STARTING");
     stage.End();
   }
+}
+
+TEST_CASE("Executor: behind a commit that hangs a job is shown once, as it is then") {
+  Stage stage;
+  stage.Submit("first", 3);
+  stage.End();
+  stage.Attach(SessionId{1}, "a");
+  stage.Attach(SessionId{2}, "b");
+  REQUIRE(stage.executor.idle());
+  REQUIRE_FALSE(stage.shown.empty());
+  CHECK_THAT(stage.shown.back().reason(), Catch::Contains("2 are attached"));
+  stage.Submit("second");
+  stage.shown.clear();
+  for (const uint64_t session : {1, 2}) {
+    stage.executor.Handle(SessionClosed{SessionId{session}, "cut"}, {stage.now, {}});
+  }
+  CHECK(stage.shown.empty());
+  stage.End();
+  std::vector<std::string> reasons;
+  for (const v1::JobStatus& status : stage.shown) {
+    if (status.job_id() == "j0001") reasons.push_back(status.reason());
+  }
+  REQUIRE(reasons.size() == 1);
+  CHECK_THAT(reasons[0], Catch::Contains("0 are attached"));
 }
 
 TEST_CASE("Executor: a search that the disk could not make is made at the next tick") {
