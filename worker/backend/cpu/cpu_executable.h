@@ -38,7 +38,6 @@ class CpuExecutable final : public Executable {
   void Feed(const ShardInput& input);
   // Hands over gradients, in gradient_order, that are complete after `node`.
   void Deliver(graph::NodeId node, size_t* next, const GradientSink& sink) const;
-  void Collect(ShardOutput* output) const;
 
   template <typename T>
   T* At(graph::ValueId value) const {
