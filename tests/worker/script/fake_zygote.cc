@@ -1,8 +1,8 @@
 // A zygote of tests, run as an interpreter: fake_zygote -m ringmaster.zygote HOW. HOW is what goes
 // wrong: "" nothing, "no torch", "dies at once" (the zygote); of a child: "prints" so many lines,
 // "dies", "exits", "exits among many" (after a thousand of higher ids), "hangs"; "deserts" (the
-// zygote ends when it is to fork). "killed early", "killed in fork", "child killed", twice each, and
-// "always killed early": it counts in a file beside its script.
+// zygote ends when it is to fork). "killed early", "killed in fork", "child killed", twice each,
+// and "always killed early": it counts in a file beside its script.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
