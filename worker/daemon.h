@@ -41,9 +41,8 @@ class Daemon {
   void Start();
   // True when the daemon ended by itself.
   [[nodiscard]] bool exited() const { return exited_; }
-  // And that it did because its devices are of no use to this process any more: another one may
-  // use them.
-  [[nodiscard]] bool lost() const { return lost_; }
+  // Of the process, once it is stopped. Whoever started it starts it again after kLostExitCode.
+  [[nodiscard]] int exit_code() const { return lost_ ? kLostExitCode : 0; }
   // Why this host goes away soon; empty: nobody said so.
   [[nodiscard]] std::string notice() const { return notice_.notice(); }
   // Says that it leaves, and goes on: exited() once the coordinator let it go. Idempotent.

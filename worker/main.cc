@@ -104,5 +104,5 @@ int main(int argc, char** argv) {
   const std::string notice = (*daemon)->notice(), reason = notice.empty() ? kReason : notice;
   WaitUntilReleased(drain, reason, daemon->get());
   (*daemon)->Stop(reason);
-  return (*daemon)->lost() ? 1 : 0;  // who started it starts it again
+  return (*daemon)->exit_code();
 }

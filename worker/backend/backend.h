@@ -275,6 +275,10 @@ struct BackendOptions {
   std::chrono::milliseconds run_limit{120'000};
 };
 
+// Of a process that ends because its devices are of no use to it any more, at once or behind its
+// job: another one may use them.
+inline constexpr int kLostExitCode = 70;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -299,7 +303,7 @@ class Backend {
   // Whether its devices are this process's alone: no other worker of the host gets one meanwhile.
   [[nodiscard]] virtual bool exclusive() const { return false; }
   // Why this process can compute no more on its devices, whatever it does; OK while it can. Whoever
-  // has the backend then ends the process. Any thread.
+  // has the backend then ends the process, with kLostExitCode. Any thread.
   [[nodiscard]] virtual Status lost() const { return absl::OkStatus(); }
   // A folder of this process's own, before the first core: what takes long to find out and is the
   // same every time may be kept there for the next process. It changes no bit.

@@ -84,4 +84,27 @@ std::vector<graph::NodeId> GradientNodes(const graph::Program& program) {
   return nodes;
 }
 
+void CollectOutput(const graph::Program& program,
+                   const std::function<const float*(graph::ValueId)>& at, ShardOutput* output) {
+  output->scalars.clear();
+  for (const graph::Scalar& scalar : program.scalars) {
+    output->scalars.push_back(static_cast<double>(*at(scalar.value)));
+  }
+  output->rows.resize(program.rows.size());
+  for (size_t i = 0; i < program.rows.size(); ++i) {
+    const float* const rows = at(program.rows[i].value);
+    output->rows[i].assign(rows, rows + ElementsOf(program, program.rows[i].value));
+  }
+  output->batch_means.clear();
+  output->batch_variances.clear();
+  if (program.mode != graph::Mode::kTraining) return;
+  for (const graph::Normalization& normalization : program.normalizations) {
+    const float* means = at(normalization.batch_mean);
+    const float* variances = at(normalization.batch_variance);
+    output->batch_means.insert(output->batch_means.end(), means, means + normalization.channels);
+    output->batch_variances.insert(output->batch_variances.end(), variances,
+                                   variances + normalization.channels);
+  }
+}
+
 }  // namespace ringmaster

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -35,5 +36,10 @@ enum class ShardRows : uint8_t { kAll, kUpToAll };
 // For each place in gradient_order the node after which the gradients up to and with that one are
 // complete; it never decreases.
 [[nodiscard]] std::vector<graph::NodeId> GradientNodes(const graph::Program& program);
+
+// What a run has made beside its gradients: scalars and rows, and in training the statistics of the
+// batch. `at`: where the elements of such a value are, in the host's memory.
+void CollectOutput(const graph::Program& program,
+                   const std::function<const float*(graph::ValueId)>& at, ShardOutput* output);
 
 }  // namespace ringmaster

@@ -26,7 +26,7 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kForkTime{60};  // for a fork of a process that is up
 constexpr std::chrono::seconds kFateTime{3};   // after which a child whose lane ended has ended
-constexpr size_t kMostFates = 1'000;           // that are kept
+constexpr size_t kMostFates = 1'000;           // that are kept, the newest
 constexpr uint32_t kMostKills = 5;             // of one that is not up yet
 constexpr uint32_t kLinesASecond = 200;        // of one child
 constexpr int kLookAgain = 60'000;             // ms
@@ -287,11 +287,14 @@ StatusOr<StartedChild> Zygote::StartOnce(const v1::ScriptHello& hello, Deadline 
 
 Fate Zygote::FateOf(pid_t id) {
   MutexLock lock(mu_);
+  const auto find = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return std::ranges::find(ended_, id, &std::pair<pid_t, int>::first);
+  };
   const auto known = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return ended_.contains(id) || followed_->over;
+    return find() != ended_.end() || followed_->over;
   };
   changed_.WaitUntil(mu_, steady_clock::now() + kFateTime, known);
-  const auto at = ended_.find(id);
+  const auto at = find();
   if (at == ended_.end()) {
     return followed_->over ? Fate{kGone, true} : Fate{"has closed its lane"};
   }
@@ -317,8 +320,11 @@ bool Zygote::Hear(const Subprocess& process) {
     const auto forked = As<Forked>(packet->body);
     if (forked && ++answers_ == forks_) forked_ = *forked;
   } else if (packet->kind == PacketKind::kExited) {
-    if (const auto exited = As<ExitedWords>(packet->body)) ended_[exited->id] = exited->status;
-    if (ended_.size() > kMostFates) ended_.erase(ended_.begin());
+    if (const auto exited = As<ExitedWords>(packet->body)) {
+      std::erase_if(ended_, [&](const auto& fate) { return fate.first == exited->id; });
+      ended_.emplace_back(exited->id, exited->status);
+    }
+    if (ended_.size() > kMostFates) ended_.pop_front();
   }
   changed_.NotifyAll();
   return true;

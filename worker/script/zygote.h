@@ -9,8 +9,8 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -98,8 +98,8 @@ class Zygote final : public ChildSource {
   std::vector<std::unique_ptr<Output>> fresh_ ABSL_GUARDED_BY(mu_);  // to be read from now on
   std::optional<Forked> forked_ ABSL_GUARDED_BY(mu_);  // the answer to the newest FORK
   uint64_t forks_ ABSL_GUARDED_BY(mu_) = 0, answers_ ABSL_GUARDED_BY(mu_) = 0;  // of this process
-  std::map<pid_t, int> ended_
-      ABSL_GUARDED_BY(mu_);  // wait status of those that nobody asked for yet
+  // Wait status of those that nobody asked for yet, the oldest first.
+  std::deque<std::pair<pid_t, int>> ended_ ABSL_GUARDED_BY(mu_);
 
   std::jthread thread_;  // script
 };

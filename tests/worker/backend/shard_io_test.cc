@@ -115,6 +115,44 @@ TEST_CASE("Shard output: a gradient waits for all that stand before it in the or
   for (const graph::NodeId node : GradientNodes(program)) CHECK(node == nodes.back());
 }
 
+TEST_CASE("Shard output: scalars, rows and, in training, statistics are read where they lie") {
+  auto model = testing::SmallConvolutional(graph::Mode::kTraining, 2);
+  REQUIRE(model.ok());
+  graph::Program program = *std::move(model);
+  REQUIRE(program.normalizations.size() == 1);
+  // Rows that are easy to know: the images.
+  program.rows = {{"image", program.fed("image")}};
+  std::vector<std::vector<float>> memory;  // by ValueId; each element says whose it is
+  for (const graph::Value& value : program.graph.values()) {
+    std::vector<float> elements(static_cast<size_t>(graph::Elements(value.shape)));
+    for (size_t i = 0; i < elements.size(); ++i) {
+      elements[i] = static_cast<float>(1'000 * memory.size() + i);
+    }
+    memory.push_back(std::move(elements));
+  }
+  const auto of = [&](graph::ValueId value) { return memory.at(static_cast<size_t>(value)); };
+  const auto at = [&](graph::ValueId value) {
+    return memory.at(static_cast<size_t>(value)).data();
+  };
+  ShardOutput output = {.scalars = {1, 2, 3, 4}, .rows = {{1}, {2}}, .batch_means = {1}};
+  CollectOutput(program, at, &output);
+  REQUIRE(output.scalars.size() == program.scalars.size());
+  REQUIRE_FALSE(output.scalars.empty());
+  for (size_t i = 0; i < output.scalars.size(); ++i) {
+    CHECK(output.scalars[i] == 1'000 * program.scalars[i].value);
+  }
+  const graph::Normalization& normalization = program.normalizations[0];
+  CHECK(output.rows == std::vector<std::vector<float>>{of(program.fed("image"))});
+  CHECK(output.batch_means == of(normalization.batch_mean));
+  CHECK(output.batch_variances == of(normalization.batch_variance));
+
+  program.mode = graph::Mode::kInference;
+  CollectOutput(program, at, &output);
+  CHECK(output.scalars.size() == program.scalars.size());
+  CHECK(output.batch_means.empty());
+  CHECK(output.batch_variances.empty());
+}
+
 TEST_CASE("Parameters: the fed value tells the number") {
   const auto program = testing::SmallPerceptron(graph::Mode::kTraining, 2);
   REQUIRE(program.ok());

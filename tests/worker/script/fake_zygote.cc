@@ -1,8 +1,8 @@
 // A zygote of tests, run as an interpreter: fake_zygote -m ringmaster.zygote HOW. HOW is what goes
 // wrong: "" nothing, "no torch", "dies at once" (the zygote); of a child: "prints" so many lines,
-// "dies", "exits", "hangs"; "deserts" (the zygote ends when it is to fork). "killed early", "killed
-// in fork", "child killed", twice each, and "always killed early": it counts in a file beside its
-// script.
+// "dies", "exits", "exits among many" (after a thousand of higher ids), "hangs"; "deserts" (the
+// zygote ends when it is to fork). "killed early", "killed in fork", "child killed", twice each,
+// and "always killed early": it counts in a file beside its script.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +20,7 @@ namespace {
 
 constexpr int kControl = 3;
 const int kPrinted = 100'000;
+constexpr int32_t kMany = 1'000, kHighId = 1 << 30;
 
 struct Forked {
   uint32_t core;
@@ -57,7 +58,7 @@ void BeKilled(const std::string& script, int times = 2) {
     signal(SIGSEGV, SIG_DFL);  // no sanitizer's
     raise(SIGSEGV);
   }
-  if (how == "exits") _exit(7);
+  if (how.starts_with("exits")) _exit(7);
   if (how == "hangs") {
     signal(SIGUSR1, [](int) { (void)!write(STDERR_FILENO, "train.py:12 in loop\n", 20); });
     for (;;) pause();
@@ -93,6 +94,9 @@ int Serve(const std::string& script) {
     }
     int status = 0;
     for (pid_t id = 0; (id = waitpid(-1, &status, WNOHANG)) > 0;) {
+      if (how == "exits among many") {
+        for (int32_t i = 0; i < kMany; ++i) Say(PacketKind::kExited, Exited{1, kHighId + i, 0});
+      }
       Say(PacketKind::kExited, Exited{children[id], id, status});
       children.erase(id);
     }

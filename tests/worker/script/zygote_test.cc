@@ -180,6 +180,9 @@ TEST_CASE("Zygote: children that do not come to attach, and why") {
   const Status left = fate_of("exits", kLong, &nursery);
   CHECK(absl::IsUnavailable(left));
   CHECK_THAT(Message(left), Contains("ended with exit code 7"));
+  // Of many fates that nobody asks for the oldest goes.
+  CHECK_THAT(Message(fate_of("exits among many", kLong, &nursery)),
+             Contains("ended with exit code 7"));
   const Status deserted = fate_of("deserts", kLong, &nursery);
   CHECK(absl::IsUnavailable(deserted));
   CHECK_THAT(Message(deserted), Contains("ended while it forked a child for core 0"));

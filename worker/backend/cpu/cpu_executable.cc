@@ -94,29 +94,6 @@ void CpuExecutable::Deliver(graph::NodeId node, size_t* next, const GradientSink
   }
 }
 
-void CpuExecutable::Collect(ShardOutput* output) const {
-  output->scalars.clear();
-  for (const graph::Scalar& scalar : program_.scalars) {
-    output->scalars.push_back(static_cast<double>(*At<float>(scalar.value)));
-  }
-  output->rows.resize(program_.rows.size());
-  for (size_t i = 0; i < program_.rows.size(); ++i) {
-    const graph::ValueId value = program_.rows[i].value;
-    const float* const rows = At<float>(value);
-    output->rows[i].assign(rows, rows + ElementsOf(program_, value));
-  }
-  output->batch_means.clear();
-  output->batch_variances.clear();
-  if (program_.mode != graph::Mode::kTraining) return;
-  for (const graph::Normalization& normalization : program_.normalizations) {
-    const float* means = At<float>(normalization.batch_mean);
-    const float* variances = At<float>(normalization.batch_variance);
-    output->batch_means.insert(output->batch_means.end(), means, means + normalization.channels);
-    output->batch_variances.insert(output->batch_variances.end(), variances,
-                                   variances + normalization.channels);
-  }
-}
-
 Status CpuExecutable::Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) {
   RING_RETURN_IF_ERROR(CheckShard(program_, nullptr, input));
   for (WeightCopy* copy : copies_) RING_RETURN_IF_ERROR(weights_.Ensure(*copy));
@@ -134,7 +111,8 @@ Status CpuExecutable::Run(const ShardInput& input, const GradientSink& sink, Sha
     RING_RETURN_IF_ERROR(nodes_[n].kernel->Run(keys, take));
     Deliver(static_cast<graph::NodeId>(n), &next_gradient, sink);
   }
-  Collect(output);
+  CollectOutput(
+      program_, [this](graph::ValueId value) { return At<const float>(value); }, output);
   return absl::OkStatus();
 }
 

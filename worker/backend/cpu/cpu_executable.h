@@ -40,7 +40,6 @@ class CpuExecutable final : public Executable {
   // Hands over gradients, in gradient_order, that are complete after `node`, but for those in
   // pieces.
   void Deliver(graph::NodeId node, size_t* next, const GradientSink& sink) const;
-  void Collect(ShardOutput* output) const;
 
   template <typename T>
   T* At(graph::ValueId value) const {

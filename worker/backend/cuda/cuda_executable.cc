@@ -107,7 +107,9 @@ Status CudaExecutable::Run(const ShardInput& input, const GradientSink& sink, Sh
     (void)cudaStreamSynchronize(lane_.copy.get());
     return status;
   }
-  Collect(output);
+  CollectOutput(
+      program_, [this](graph::ValueId value) { return OnHost(layout_.host_offset(value)); },
+      output);
   return absl::OkStatus();
 }
 
@@ -289,29 +291,6 @@ Status CudaExecutable::Deliver(const GradientSink& sink) const {
     ++place;
   }
   return absl::OkStatus();
-}
-
-void CudaExecutable::Collect(ShardOutput* output) const {
-  output->scalars.clear();
-  for (const graph::Scalar& scalar : program_.scalars) {
-    output->scalars.push_back(static_cast<double>(*OnHost(layout_.host_offset(scalar.value))));
-  }
-  output->rows.resize(program_.rows.size());
-  for (size_t i = 0; i < program_.rows.size(); ++i) {
-    const graph::ValueId value = program_.rows[i].value;
-    const float* const rows = OnHost(layout_.host_offset(value));
-    output->rows[i].assign(rows, rows + ElementsOf(program_, value));
-  }
-  output->batch_means.clear();
-  output->batch_variances.clear();
-  if (program_.mode != graph::Mode::kTraining) return;
-  for (const graph::Normalization& normalization : program_.normalizations) {
-    const float* means = OnHost(layout_.host_offset(normalization.batch_mean));
-    const float* variances = OnHost(layout_.host_offset(normalization.batch_variance));
-    output->batch_means.insert(output->batch_means.end(), means, means + normalization.channels);
-    output->batch_variances.insert(output->batch_variances.end(), variances,
-                                   variances + normalization.channels);
-  }
 }
 
 }  // namespace ringmaster::cuda

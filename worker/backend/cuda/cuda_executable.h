@@ -102,7 +102,6 @@ class CudaExecutable final : public Executable {
   Status AddToSums(const CopyBack& gradient, size_t place);
   Status Capture(Delivery delivery);
   Status Deliver(const GradientSink& sink) const;
-  void Collect(ShardOutput* output) const;
 
   template <typename T>
   T* At(graph::ValueId value) const {

@@ -145,6 +145,10 @@ class CudnnEngine final : public ConvolutionEngine {
   std::vector<CudnnDescriptor> packs_;
 };
 
+// What cuBLASLt is given: whole operands, pieces of a workspace, and parts of y that PatchProductOf
+// cuts.
+static_assert(kAlignment % kProductAlignment == 0);
+
 // y = patches w^T, or dw = dy^T patches, over parts of the samples in their order. Kernels and
 // their gradients are copied, so that their rows are as long as the patches'.
 class PatchKernel final : public Kernel {

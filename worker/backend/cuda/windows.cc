@@ -51,8 +51,17 @@ StatusOr<std::unique_ptr<Kernel>> BindMaxPool(const BindContext& context) {
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindMaxPoolGradient(const BindContext& context) {
+  using Result = StatusOr<std::unique_ptr<Kernel>>;
   RING_ASSIGN_OR_RETURN(const PoolShape shape, PoolShapeOf(context, context.input(0).shape));
-  return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
+  return WithStorage(context.input(0).dtype, [&]<typename T>(T) -> Result {
+    if (!CanPoolGradient<T>(shape)) {
+      return Error(absl::StatusCode::kUnimplemented,
+                   "{} ({}): the CUDA backend does not train through windows of {} by {} positions "
+                   "with strides of {} by {}, which overlap too far or are too large; expected "
+                   "smaller windows, or strides as large as the windows and no padding",
+                   context.node.name, context.node.op(), shape.height.window, shape.width.window,
+                   shape.height.stride, shape.width.stride);
+    }
     return MakeLaunch([shape](const Operands& operands, cudaStream_t stream) {
       return FromCuda(LaunchMaxPoolGradient(shape, operands.input<T>(0), operands.input<T>(1),
                                             operands.input<T>(2), operands.output<T>(0), stream),

@@ -33,14 +33,31 @@ std::shared_ptr<CompileCache::Text> CompileCache::Find(const std::string& key) {
   return text;
 }
 
-void CompileCache::Keep(std::shared_ptr<const Compiled> compiled) {
+void CompileCache::Keep(size_t device, std::shared_ptr<const Compiled> compiled) {
   std::shared_ptr<const Compiled> oldest;  // ends outside of the lock
   MutexLock lock(mu_);
-  std::erase(recent_, compiled);
-  recent_.push_back(std::move(compiled));
+  std::erase_if(recent_, [&](const Kept& kept) { return kept.compiled == compiled; });
+  recent_.push_back({device, std::move(compiled)});
   if (recent_.size() <= kKept) return;
-  oldest = std::move(recent_.front());
+  oldest = std::move(recent_.front().compiled);
   recent_.pop_front();
+}
+
+size_t CompileCache::LetGo(size_t device) {
+  std::vector<std::shared_ptr<const Compiled>> ended;  // outside of the lock
+  {
+    MutexLock lock(mu_);
+    for (Kept& kept : recent_) {
+      const bool unused = kept.device == device && kept.compiled.use_count() == 1;
+      if (unused) ended.push_back(std::move(kept.compiled));
+    }
+    std::erase_if(recent_, [](const Kept& kept) { return kept.compiled == nullptr; });
+  }
+  if (!ended.empty()) {
+    say_(fmt::format("device {} has no memory left: of the programs that it kept {} are let go",
+                     device, ended.size()));
+  }
+  return ended.size();
 }
 
 CompileCache::Result CompileCache::Get(size_t device, const std::string& text,
@@ -50,14 +67,19 @@ CompileCache::Result CompileCache::Get(size_t device, const std::string& text,
   MutexLock lock(here.mu);
   std::shared_ptr<const Compiled> compiled = here.compiled.lock();
   if (compiled == nullptr) {
-    RING_ASSIGN_OR_RETURN(compiled, Make({device, text, results}, shared.get()));
+    const Asked asked = {device, text, results};
+    Result made = Make(asked, shared.get());
+    if (absl::IsResourceExhausted(made.status()) && LetGo(device) > 0) {
+      made = Make(asked, shared.get());
+    }
+    RING_ASSIGN_OR_RETURN(compiled, std::move(made));
     here.compiled = compiled;
   }
   {
     MutexLock shared_lock(shared->mu);
     shared->latest = compiled;  // which is kept longest
   }
-  Keep(compiled);
+  Keep(device, compiled);
   return compiled;
 }
 

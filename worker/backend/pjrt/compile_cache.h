@@ -1,8 +1,8 @@
 // Compiled programs of this process. A text is compiled once, for the device that asks first; the
 // others get its code, and whoever asks meanwhile waits for it. A plugin that cannot give one
 // device another's code compiles the text for each of them, and that is said once. The last few
-// programs are kept for whoever asks next, as after a change of a ring's members. Owned by the
-// plugin host; thread-safe.
+// programs are kept for whoever asks next, as after a change of a ring's members, until their
+// device has no memory left. Owned by the plugin host; thread-safe.
 #pragma once
 
 #include <absl/base/thread_annotations.h>
@@ -29,12 +29,19 @@ class CompileCache {
   // `plugin` must outlive it and what it gives. `say` may be called on any thread.
   CompileCache(const Plugin& plugin, Say say) : plugin_(plugin), say_(std::move(say)) {}
 
-  // As Compiler::Compile. An error is not kept, but those who waited for it have it too.
+  // As Compiler::Compile; where the device has no memory, again after LetGo. An error is not kept,
+  // but those who waited for it have it too.
   [[nodiscard]] StatusOr<std::shared_ptr<const Compiled>> Get(size_t device,
                                                               const std::string& text,
                                                               std::span<const TensorType> results);
+  // Ends those programs on the device that are kept and that nobody else has; how many.
+  [[nodiscard]] size_t LetGo(size_t device);
 
  private:
+  struct Kept {
+    size_t device;
+    std::shared_ptr<const Compiled> compiled;
+  };
   struct OnDevice {
     Mutex mu;  // held while it is made; taken before the text's
     std::weak_ptr<const Compiled> compiled ABSL_GUARDED_BY(mu);
@@ -61,14 +68,14 @@ class CompileCache {
   [[nodiscard]] Result Compile(const Asked& asked) const;
   [[nodiscard]] Result CompileFirst(const Asked& asked, Text* text)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(text->mu);
-  void Keep(std::shared_ptr<const Compiled> compiled);
+  void Keep(size_t device, std::shared_ptr<const Compiled> compiled);
 
   const Plugin& plugin_;
   const Say say_;
   std::atomic<bool> copies_ = true;  // until the plugin could not
   Mutex mu_;
   std::map<std::string, std::shared_ptr<Text>> texts_ ABSL_GUARDED_BY(mu_);
-  std::deque<std::shared_ptr<const Compiled>> recent_ ABSL_GUARDED_BY(mu_);
+  std::deque<Kept> recent_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ringmaster::pjrt

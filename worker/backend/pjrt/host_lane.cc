@@ -251,7 +251,10 @@ Status HostLane::Run(const HostMessage& message) {
   const auto bound = programs_.find(request.program);
   if (bound == programs_.end()) return DataLoss("there is no program {}", request.program);
   RING_RETURN_IF_ERROR(CheckRoom(bound->second));
-  const Status ran = RunProgram(bound->second, request);
+  Status ran = RunProgram(bound->second, request);
+  if (absl::IsResourceExhausted(ran) && shared_.cache->LetGo(bound->second.device) > 0) {
+    ran = RunProgram(bound->second, request);
+  }
   return ran.ok() ? Reply(MessageKind::kDone, "") : ReplyError(ran);
 }
 

@@ -108,16 +108,21 @@ std::unique_ptr<GuardedMemory> MemoryOf(const graph::Value& value) {
                                          graph::ByteSize(value.dtype));
 }
 
+// Of node 0.
+BindContext ContextOf(const graph::Program& program) {
+  // Own ops ask nothing of the device.
+  alignas(64) static std::byte no_device[64];
+  return {program, program.graph.node(0), *reinterpret_cast<const Device*>(no_device)};
+}
+
 enum class OutputPlace : uint8_t { kOwn, kInPlace };
 
 // Node 0 of the program, bound and run once; its outputs.
 std::vector<std::vector<float>> RunNode(const graph::Program& program,
                                         const graph::ReferenceFeeds& feeds,
                                         const graph::RandomKeys& keys, OutputPlace place) {
-  const graph::Node& node = program.graph.node(0);
-  // Own ops ask nothing of the device.
-  alignas(64) static std::byte no_device[64];
-  const BindContext context = {program, node, *reinterpret_cast<const Device*>(no_device)};
+  const BindContext context = ContextOf(program);
+  const graph::Node& node = context.node;
   auto kernel = FindKernel(node.kind)(context);
   REQUIRE(Message(kernel.status()) == "");
 
@@ -289,6 +294,30 @@ TEST_CASE("Emulated kernels: the backend has a kernel for every op") {
     INFO(op.traits.name);
     CHECK(FindKernel(*graph::KindNamed(op.traits.name)) != nullptr);
   }
+}
+
+TEST_CASE("Emulated kernels: a max_pool whose gradient no kernel computes is refused when bound") {
+  // Of one image.
+  const auto bind = [](const graph::PoolAttributes& pool, const graph::Shape& x) {
+    const graph::Shape y = {1, graph::HeightAxis(pool, x[1], pool.window[0]).output(),
+                            graph::WidthAxis(pool, x[2], pool.window[1]).output(), x[3]};
+    const OpCase test = {"large", graph::MaxPoolGradient{pool}, {{x}, {y}, {y}}};
+    const auto op = testing::MakeOpProgram(test, DType::kFloat32);
+    REQUIRE(Message(op.status()) == "");
+    const BindContext context = ContextOf(op->program);
+    return FindKernel(context.node.kind)(context).status();
+  };
+  // Too many positions for their numbers; a column less; as many, side by side.
+  const Status refused = bind({{256, 256}, {128, 128}}, {1, 512, 512, 1});
+  CHECK(absl::IsUnimplemented(refused));
+  CHECK_THAT(Message(refused), Catch::Contains("node (max_pool_gradient)") &&
+                                   Catch::Contains("256 by 256") &&
+                                   Catch::Contains("strides of 128 by 128"));
+  CHECK(Message(bind({{256, 255}, {128, 128}}, {1, 512, 512, 1})) == "");
+  CHECK(Message(bind({{256, 256}, {256, 256}}, {1, 512, 512, 1})) == "");
+  // Over an element of channels that go by packs lie 4 x 100 x 100 maxima, more than are kept.
+  CHECK(absl::IsUnimplemented(bind({{100, 100}, {1, 1}}, {1, 300, 300, 4})));
+  CHECK(Message(bind({{60, 60}, {1, 1}}, {1, 300, 300, 4})) == "");
 }
 
 TEST_CASE("Emulated kernels: NaN passes activations, pooling, convolutions, norms and losses") {

@@ -52,12 +52,13 @@ struct Done {
   std::set<std::string> devices;
 };
 
-// The double with four devices, in this process. It reads what it is told once; the folder is of
-// all cases.
+// The double with four devices of 64 KiB, in this process. It reads what it is told once; the
+// folder is of all cases.
 class FourDevices {
  public:
   FourDevices() {
-    const DoubleIsTold told("devices=4,ids=shuffled,log_file=" + log() + ",compile_gate=" + gate());
+    const DoubleIsTold told("devices=4,memory=64KiB,ids=shuffled,log_file=" + log() +
+                            ",compile_gate=" + gate());
     auto loaded = Plugin::Load(PJRT_DOUBLE_FILE, {});
     REQUIRE(Message(loaded.status()) == "");
     plugin_ = *std::move(loaded);
@@ -186,6 +187,61 @@ TEST_CASE("Compile cache: an error is of all who waited for it, and is not kept"
   CHECK(Done(four.Lines()).times == std::map<std::string, int>{{"compile", 1}});
   CHECK(!cache.Get(3, wrong, {&kTwo, 1}).ok());
   CHECK(Done(four.Lines()).times == std::map<std::string, int>{{"compile", 2}});
+}
+
+TEST_CASE("Compile cache: a device without memory lets kept programs go that nobody has") {
+  const FourDevices four;
+  std::vector<std::string> said;
+  CompileCache cache(four.plugin(), [&](const std::string& line) { said.push_back(line); });
+  // Three of them fit a device.
+  const auto get = [&](size_t device, size_t which) {
+    return cache.Get(device, std::string(kDoubling) + std::string(20'000 + which, '\n'),
+                     {&kTwo, 1});
+  };
+  const auto compilations = [&] { return Done(four.Lines()).times["compile"]; };
+  const auto held = get(0, 0);
+  REQUIRE(Message(held.status()) == "");
+  for (const size_t which : {1, 2}) REQUIRE(get(0, which).ok());
+  REQUIRE(get(1, 3).ok());
+  CHECK(compilations() == 4);
+  const auto fourth = get(0, 4);
+  REQUIRE(Message(fourth.status()) == "");
+  CHECK(compilations() == 6);  // once in vain
+  CHECK(said == std::vector<std::string>{
+                    "device 0 has no memory left: of the programs that it kept 2 are let go"});
+  // What is bound stays, and what another device keeps.
+  CHECK(*get(0, 0) == *held);
+  CHECK(get(1, 3).ok());
+  CHECK(compilations() == 6);
+  const auto again = get(0, 1);
+  REQUIRE(Message(again.status()) == "");
+  CHECK(compilations() == 7);
+  // Where all are bound there is nothing to try.
+  CHECK(absl::IsResourceExhausted(get(0, 5).status()));
+  CHECK(compilations() == 8);
+  CHECK(said.size() == 1);
+}
+
+TEST_CASE("Compile cache: a run without memory is tried again without programs that nobody has") {
+  const auto clean = testing::SmallStep();
+  REQUIRE(Message(clean.status()) == "");
+  const TemporaryFolder folder;
+  const testing::LogLines lines;
+  const auto run = [&](const char* once, bool kept) -> StatusOr<std::string> {
+    const DoubleIsTold told(fmt::format("execute=oom,once_file={}/{}", folder.path(), once));
+    RING_ASSIGN_OR_RETURN(const auto backend, PjrtBackend::Create(testing::DoubleOptions()));
+    if (kept) {  // by the plugin's process, once this is gone
+      RING_RETURN_IF_ERROR(
+          testing::BoundProgram::Create(*backend, testing::SmallProgram(2)).status());
+    }
+    RING_ASSIGN_OR_RETURN(const auto result, testing::SmallStep(*backend));
+    return result.Hash();
+  };
+  const auto tried_again = run("once", true);
+  REQUIRE(Message(tried_again.status()) == "");
+  CHECK(*tried_again == clean->Hash());
+  CHECK(lines.Await("device 0 has no memory left: of the programs that it kept 1 are let go"));
+  CHECK(absl::IsResourceExhausted(run("another", false).status()));
 }
 
 TEST_CASE("Compile cache: the eight devices of a worker compile once") {

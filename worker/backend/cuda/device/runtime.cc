@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "common/mutex.h"
+#include "worker/backend/backend.h"
 #include "worker/backend/core_layout.h"
 #include "worker/backend/failure.h"
 

@@ -20,8 +20,8 @@ namespace ringmaster::cuda {
 
 // OK, or INTERNAL (RESOURCE_EXHAUSTED when device memory is used up) with what was being done and
 // CUDA's name and text of the error. An error behind which this process can compute no more on any
-// GPU is remembered (Lost); one of the device itself ends the process at once, as by SIGKILL: the
-// ring goes on without it, and whoever started it starts it again.
+// GPU is remembered (Lost); one of the device itself ends the process at once (kLostExitCode), as
+// by SIGKILL: the ring goes on without it, and whoever started it starts it again.
 [[nodiscard]] Status FromCuda(cudaError_t error, std::string_view what);
 
 // Why this process can compute no more on its GPUs; OK while it can.
@@ -30,9 +30,6 @@ namespace ringmaster::cuda {
 // What an error leaves behind.
 enum class Damage : uint8_t { kNone, kProcess, kDevice };
 [[nodiscard]] Damage DamageOf(cudaError_t error);
-
-// Of a process that the device ended.
-inline constexpr int kLostExitCode = 70;
 
 // Of the launches since the last call on this thread.
 [[nodiscard]] inline Status LaunchStatus(std::string_view what) {

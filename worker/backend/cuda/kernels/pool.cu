@@ -426,6 +426,13 @@ cudaError_t LaunchMaxPool(const PoolShape& shape, const T* x, T* y, cudaStream_t
 }
 
 template <typename T>
+bool CanPoolGradient(const PoolShape& shape) {
+  if (Tiles(shape.height) && Tiles(shape.width)) return true;
+  OverlapTiles tiles;
+  return CutOverlapping(shape, shape.channels % kPackWidth<T> == 0 ? kPackWidth<T> : 1, &tiles);
+}
+
+template <typename T>
 cudaError_t LaunchMaxPoolGradient(const PoolShape& shape, const T* x, const T* y, const T* dy,
                                   T* dx, cudaStream_t stream) {
   const bool whole = shape.channels % kPackWidth<T> == 0;
@@ -447,6 +454,7 @@ cudaError_t LaunchAveragePoolGradient(const PoolShape& shape, const T* dy, T* dx
 
 #define RING_INSTANTIATE_POOL(T)                                                                 \
   template cudaError_t LaunchMaxPool(const PoolShape&, const T*, T*, cudaStream_t);              \
+  template bool CanPoolGradient<T>(const PoolShape&);                                            \
   template cudaError_t LaunchMaxPoolGradient(const PoolShape&, const T*, const T*, const T*, T*, \
                                              cudaStream_t);                                      \
   template cudaError_t LaunchAveragePool(const PoolShape&, const T*, T*, cudaStream_t);          \

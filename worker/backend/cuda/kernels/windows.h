@@ -27,6 +27,11 @@ struct PoolShape {
 template <typename T>
 cudaError_t LaunchMaxPool(const PoolShape& shape, const T* x, T* y, cudaStream_t stream);
 
+// Windows that overlap, or leave gaps, may have 65534 positions, and so many may lie over one
+// element as a block of threads keeps maxima of; windows that lie side by side may be of any size.
+// cudaErrorNotSupported where it cannot be done.
+template <typename T>
+[[nodiscard]] bool CanPoolGradient(const PoolShape& shape);
 template <typename T>
 cudaError_t LaunchMaxPoolGradient(const PoolShape& shape, const T* x, const T* y, const T* dy,
                                   T* dx, cudaStream_t stream);

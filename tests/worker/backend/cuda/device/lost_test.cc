@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "tests/worker/backend/cuda/late_runtime.h"
+#include "worker/backend/backend.h"
 #include "worker/backend/cuda/device/runtime.h"
 
 namespace ringmaster::cuda {
@@ -35,6 +36,7 @@ int AwaitEvent(testing::Ready ready) {
 }  // namespace
 
 TEST_CASE("CUDA lost: a GPU that hangs ends the process, within the limit") {
+  CHECK(kLostExitCode == 70);  // as docs/errors.md says, also of a process that ends with its job
   CHECK(ExitOf([] { return AwaitEvent(testing::Ready::kNever); }) == kLostExitCode);
   CHECK(ExitOf([] { return AwaitEvent(testing::Ready::kSecondTime); }) == 0);
 }

@@ -110,6 +110,20 @@ TEST_CASE("ConvolutionShape: an image of few channels is multiplied by its patch
   CHECK(!PatchProductOf(biased));
 }
 
+TEST_CASE("ConvolutionShape: products of patches begin where cuBLASLt expects matrices") {
+  // An odd number of positions, of 128 bytes each; seventeen samples' patches fit one part.
+  const graph::Conv2dAttributes stem = {{2, 2}, {3, 3, 3, 3}};
+  const auto of = [&](int64_t samples) {
+    return PatchProductOf(ConvolutionShape::Of(
+        ConvolutionPass::kForward, stem, {samples, 225, 225, 3}, {64, 7, 7, 3}, DType::kBFloat16));
+  };
+  CHECK(of(17)->parts == 1);
+  CHECK(!of(34));  // by two parts of 17 samples
+  CHECK(of(36)->parts == 3);
+  CHECK(of(30)->parts == 3);  // not two of 15
+  CHECK(of(30)->rows() * 128 % kProductAlignment == 0);
+}
+
 TEST_CASE("ConvolutionShape: the key says all that a kernel depends on") {
   ConvolutionShape shape = Shape(ConvolutionPass::kForward, 6, 8, DType::kBFloat16);
   shape.bias = true;
