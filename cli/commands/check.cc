@@ -70,7 +70,7 @@ std::string RenderFindings(const Findings& findings, const Terminal& terminal) {
                             counts[Verdict::kOk]);
 }
 
-Json ToJson(const Findings& findings) {
+Json FindingsToJson(const Findings& findings) {
   Json list = Json::array();
   for (const Finding& finding : findings) {
     list.push_back({{"verdict", WordingOf(finding.verdict).json},
@@ -204,7 +204,7 @@ StatusOr<ExitCode> Check(const Common& common, const CheckCommand& options) {
   if (!status.ok()) {
     findings.push_back({Verdict::kFailed, "coordinator", common.coordinator, Message(status)});
   }
-  Print(common.json() ? ToJson(findings).dump(2) + "\n"
+  Print(common.json() ? FindingsToJson(findings).dump(2) + "\n"
                       : RenderFindings(findings, Terminal::Of(stdout)));
   return AllGood(findings) ? ExitCode::kOk : ExitCode::kOther;
 }

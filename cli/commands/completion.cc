@@ -194,7 +194,7 @@ std::vector<std::string> Complete(const CLI::App& root, const std::vector<std::s
 }
 
 // Value of `--name` before the last word; empty when it is not there.
-std::string ValueOf(const std::string& name, const std::vector<std::string>& words) {
+std::string OptionValue(const std::string& name, const std::vector<std::string>& words) {
   const std::vector<std::string> all = WithoutEquals(words);
   for (size_t i = 0; i + 2 < all.size(); ++i) {
     if (all[i] == name) return all[i + 1];
@@ -232,7 +232,7 @@ std::vector<std::string> ContextNames() {
 }  // namespace
 
 void PrintCompletions(const CommandLine& line, const std::vector<std::string>& words) {
-  const std::string named = ValueOf("--coordinator", words);
+  const std::string named = OptionValue("--coordinator", words);
   const std::string& coordinator = named.empty() ? line.common().coordinator : named;
   const CompletionSources sources{[&] { return Jobs(coordinator); },
                                   [&] { return Workers(coordinator); }, ContextNames};

@@ -185,8 +185,8 @@ Status CheckModelKey(const std::string& key, const std::string& where, const Yam
 }
 
 // A job may do without it, but there is such a key. Below layers and names anything may stand.
-Status CheckKey(const std::vector<std::string>& path, const std::string& where,
-                const YamlNode& root) {
+Status CheckAbsentKey(const std::vector<std::string>& path, const std::string& where,
+                      const YamlNode& root) {
   const Descriptor* type = v1::JobSpec::descriptor();
   for (size_t at = 0; at < path.size(); ++at) {
     if (type == v1::Model::descriptor()) return CheckModelKey(path[at], where, root);
@@ -239,7 +239,7 @@ StatusOr<v1::JobSpec> ParseJobFile(const std::string& name, const std::string& t
     RING_RETURN_IF_ERROR(
         ApplyOverride(override, &root, "--set",
                       [&root](const std::vector<std::string>& path, const std::string& where) {
-                        return CheckKey(path, where, root);
+                        return CheckAbsentKey(path, where, root);
                       }));
   }
   v1::JobSpec spec;
