@@ -94,7 +94,7 @@ Finding CheckCertificate(const std::string& worker, const v1::ListIdentitiesResp
   return finding;
 }
 
-std::optional<uint64_t> Known(bool known, uint64_t value) {
+std::optional<uint64_t> IfSaid(bool known, uint64_t value) {
   return known ? std::optional(value) : std::nullopt;
 }
 
@@ -209,12 +209,12 @@ Findings CheckDisks(const v1::ListWorkersResponse& workers, std::optional<uint64
   const uint64_t checkpoints = needed_bytes.value_or(0) * kCheckpointsAtOnce;
   const v1::CoordinatorFigures& own = workers.coordinator();
   Findings findings{DiskFinding("coordinator", "--data-dir",
-                                Known(own.has_data_free(), own.data_free()), checkpoints)};
+                                IfSaid(own.has_data_free(), own.data_free()), checkpoints)};
   for (const v1::WorkerStatus& worker : workers.workers()) {
     if (!worker.has_host_figures()) continue;
     const v1::HostFigures& host = worker.host_figures();
-    const auto state = Known(host.has_state_free(), host.state_free());
-    const auto cache = Known(host.has_cache_free(), host.cache_free());
+    const auto state = IfSaid(host.has_state_free(), host.state_free());
+    const auto cache = IfSaid(host.has_cache_free(), host.cache_free());
     findings.push_back(DiskFinding(worker.name(), "--state-dir", state, 0));
     if (!cache || cache == state) continue;  // one disk, as it seems
     findings.push_back(DiskFinding(worker.name(), "--data-cache", cache, 0));

@@ -97,7 +97,8 @@ StatusOr<Client::Way> Client::WayTo(const std::string& coordinator) {
   return way;
 }
 
-// Whoever else has the lock renews it already, or has just done so.
+// Whoever else has the lock renews it already, or has just done so: who has nothing but one that
+// ended waits for theirs.
 Status Client::RenewWhenDue(const Way& way, std::chrono::milliseconds patience) {
   const std::string& folder = way.context->credentials;
   const auto due = [&folder]() -> std::optional<pki::Credentials> {
@@ -105,14 +106,18 @@ Status Client::RenewWhenDue(const Way& way, std::chrono::milliseconds patience) 
     if (!own.ok() || !IsRenewalDue(*own, WallTime())) return std::nullopt;
     return *std::move(own);
   };
-  if (!due()) return absl::OkStatus();
+  const auto before = due();
+  if (!before) return absl::OkStatus();
+  const Clock::time_point end = Clock::now() + patience;
+  const bool ended = WallTime() > before->not_after();
   RING_ASSIGN_OR_RETURN(const Contexts contexts, Contexts::OfUser());
-  RING_ASSIGN_OR_RETURN(const auto lock,
-                        contexts.Lock(way.context->name, std::chrono::milliseconds(0)));
+  RING_ASSIGN_OR_RETURN(
+      const auto lock,
+      contexts.Lock(way.context->name, ended ? patience : std::chrono::milliseconds(0)));
   const auto own = due();
   if (!own) return absl::OkStatus();
   grpc::ClientContext call;
-  call.set_deadline(Clock::now() + patience);
+  call.set_deadline(end);
   return RenewCredentials({folder, way.address, Client(way, patience).channel_}, *own, WallTime(),
                           &call)
       .status();

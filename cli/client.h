@@ -35,8 +35,8 @@ class Client {
   // that address (cli/context.h). INVALID_ARGUMENT: it is no address. NOT_FOUND, PERMISSION_DENIED,
   // FAILED_PRECONDITION, UNAUTHENTICATED: there is no such context, or its credentials cannot be
   // used, why, and what to do; nothing was sent. A certificate past two thirds of its life is
-  // renewed before; when that fails the old one is used, as long as it is good. `patience` bounds
-  // each call that is not a stream.
+  // renewed before, or by another ringctl that does so already; when that fails the old one is
+  // used, as long as it is good. `patience` bounds each call that is not a stream.
   static StatusOr<Client> Create(const std::string& coordinator,
                                  std::chrono::milliseconds patience = std::chrono::seconds(10));
 

@@ -249,7 +249,9 @@ Authority Daemon::SigningAuthority(std::chrono::seconds life) const {
                  pki::ToUri(identity), authority_->cluster());
   };
   authority.list = [this] { return ListAuthorities(authority_->At(pki::SystemTime())); };
-  authority.rotate = [this] { return authority_->Rotate(pki::SystemTime()); };
+  authority.rotate = [this](UnixSeconds last_end) {
+    return authority_->Rotate(pki::SystemTime(), last_end);
+  };
   authority.token_line = [this](const std::string& id, const std::string& secret) {
     pki::JoinToken token;
     token.coordinator = reached_at_;

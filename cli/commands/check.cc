@@ -3,7 +3,9 @@
 // prints a verdict on each thing, with what to do. It changes nothing.
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <iterator>
+#include <map>
 #include <optional>
 
 #include "cli/check.h"
@@ -12,7 +14,8 @@
 #include "cli/cluster_files.h"
 #include "cli/commands/commands.h"
 #include "cli/job_spec.h"
-#include "cli/show/check_report.h"
+#include "cli/show/json.h"
+#include "cli/show/names.h"
 #include "cli/show/terminal.h"
 #include "common/amount.h"
 #include "common/job/offline_job.h"
@@ -22,6 +25,62 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+
+// What it prints.
+
+struct Wording {
+  const char* word;
+  const char* json;
+  Colour colour;
+};
+
+Wording WordingOf(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kOk:
+      return {"ok", "OK", Colour::kGreen};
+    case Verdict::kSkipped:
+      return {"skipped", "SKIPPED", Colour::kPlain};
+    case Verdict::kWarning:
+      return {"warning", "WARNING", Colour::kYellow};
+    case Verdict::kFailed:
+      return {"failed", "FAILED", Colour::kRed};
+  }
+  return {"failed", "FAILED", Colour::kRed};
+}
+
+bool AllGood(const Findings& findings) {
+  return std::none_of(findings.begin(), findings.end(),
+                      [](const Finding& finding) { return finding.verdict == Verdict::kFailed; });
+}
+
+// A line for each, one below it for what to do, and how many there are of each verdict.
+std::string RenderFindings(const Findings& findings, const Terminal& terminal) {
+  std::string text;
+  std::map<Verdict, size_t> counts;
+  for (const Finding& finding : findings) {
+    const Wording look = WordingOf(finding.verdict);
+    ++counts[finding.verdict];
+    const std::string about = finding.about.empty() ? "" : finding.about + ": ";
+    text += fmt::format("{}{:{}} {:<12} {}{}\n", terminal.Paint(look.colour, look.word), "",
+                        7 - std::strlen(look.word), finding.check, about, finding.found);
+    if (!finding.remedy.empty()) text += fmt::format("{:21}to do: {}\n", "", finding.remedy);
+  }
+  return text + fmt::format("{} failed, {}, {} skipped, {} ok\n", counts[Verdict::kFailed],
+                            Count(counts[Verdict::kWarning], "warning"), counts[Verdict::kSkipped],
+                            counts[Verdict::kOk]);
+}
+
+Json FindingsToJson(const Findings& findings) {
+  Json list = Json::array();
+  for (const Finding& finding : findings) {
+    list.push_back({{"verdict", WordingOf(finding.verdict).json},
+                    {"check", finding.check},
+                    {"about", Known(!finding.about.empty(), finding.about)},
+                    {"found", finding.found},
+                    {"remedy", Known(!finding.remedy.empty(), finding.remedy)}});
+  }
+  return {{"ok", AllGood(findings)}, {"findings", list}};
+}
 
 struct CheckCommand {
   std::string file;
@@ -145,7 +204,7 @@ StatusOr<ExitCode> Check(const Common& common, const CheckCommand& options) {
   if (!status.ok()) {
     findings.push_back({Verdict::kFailed, "coordinator", common.coordinator, Message(status)});
   }
-  Print(common.json() ? ToJson(findings).dump(2) + "\n"
+  Print(common.json() ? FindingsToJson(findings).dump(2) + "\n"
                       : RenderFindings(findings, Terminal::Of(stdout)));
   return AllGood(findings) ? ExitCode::kOk : ExitCode::kOther;
 }

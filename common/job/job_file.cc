@@ -2,12 +2,15 @@
 
 #include <google/protobuf/message.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "common/files.h"
 #include "common/job/field_names.h"
+#include "common/job/keys.h"
 #include "common/job/overrides.h"
 #include "common/job/script_files.h"
+#include "common/model/item.h"
 #include "common/model/read_model.h"
 #include "common/text.h"
 #include "common/yaml/scalar.h"
@@ -105,28 +108,23 @@ Status ReadByName(const YamlNode& node, const FieldDescriptor& field, Message* m
   return absl::OkStatus();
 }
 
-Status UnknownKey(const YamlNode::Member& member, const Descriptor& type) {
+StatusOr<const FieldDescriptor*> FieldOf(const std::string& key, const std::string& where,
+                                         const Descriptor& type) {
+  const FieldDescriptor* const field = type.FindFieldByName(key);
+  if (field != nullptr && IsKey(*field)) return field;
   std::vector<std::string> known;
   for (int i = 0; i < type.field_count(); ++i) {
     if (IsKey(*type.field(i))) known.push_back(type.field(i)->name());
   }
-  YamlNode key;
-  key.kind = YamlNode::Kind::kScalar;
-  key.text = member.key;
-  if (known.empty()) {
-    return InvalidArgument("{}: unknown key {}; there are no keys here: write {{}}", member.where,
-                           Describe(key));
-  }
-  const std::string guess = Nearest(member.key, known);
-  return InvalidArgument("{}: unknown key {}; {}", member.where, Describe(key),
-                         guess.empty() ? fmt::format("the keys here are {}", fmt::join(known, ", "))
-                                       : fmt::format("did you mean \"{}\"?", guess));
+  if (!known.empty()) return model::UnknownKey({key, where, {}}, known);
+  return InvalidArgument("{}: unknown key \"{}\"; there are no keys here: write {{}}", where,
+                         OneLine(key, kMaxNameText));
 }
 
 Status ReadMember(const YamlNode::Member& member, Message* message, const model::ReadFile& files) {
   const Descriptor& type = *message->GetDescriptor();
-  const FieldDescriptor* const field = type.FindFieldByName(member.key);
-  if (field == nullptr || !IsKey(*field)) return UnknownKey(member, type);
+  RING_ASSIGN_OR_RETURN(const FieldDescriptor* const field,
+                        FieldOf(member.key, member.where, type));
   if (const auto* oneof = field->real_containing_oneof()) {
     const Reflection& reflection = *message->GetReflection();
     if (const auto* other = reflection.GetOneofFieldDescriptor(*message, oneof)) {
@@ -174,6 +172,42 @@ Status ReadMessage(const YamlNode& node, const std::string& what, Message* messa
   return absl::OkStatus();
 }
 
+// ---- what --set removes that is not there -------------------------------------------------------
+
+// A file's own options are keys, too: what they are the file says.
+Status CheckModelKey(const std::string& key, const std::string& where, const YamlNode& root) {
+  const YamlNode* const given = model::FindKey(root, "model");
+  const bool is_file = given != nullptr && model::FindKey(*given, "file") != nullptr;
+  std::vector<std::string> known;
+  for (const Key& one : ModelKeys()) known.push_back(one.path);
+  if (is_file || std::ranges::find(known, key) != known.end()) return absl::OkStatus();
+  return model::UnknownKey({key, where, {}}, known);
+}
+
+// A job may do without it, but there is such a key. Below layers and names anything may stand.
+Status CheckAbsentKey(const std::vector<std::string>& path, const std::string& where,
+                      const YamlNode& root) {
+  const Descriptor* type = v1::JobSpec::descriptor();
+  for (size_t at = 0; at < path.size(); ++at) {
+    if (type == v1::Model::descriptor()) return CheckModelKey(path[at], where, root);
+    if (type == nullptr) {
+      return InvalidArgument("{}: \"{}\" is under \"{}\", which is neither a mapping nor a list",
+                             where, path[at], path[at - 1]);
+    }
+    RING_ASSIGN_OR_RETURN(const FieldDescriptor* field, FieldOf(path[at], where, *type));
+    type = field->message_type();
+    if (type == v1::Layer::descriptor() || IsByName(*field)) return absl::OkStatus();
+    const FieldDescriptor* const list = type == nullptr ? nullptr : ListField(*type);
+    if (list != nullptr) type = list->message_type();
+    if (list == nullptr && !field->is_repeated()) continue;
+    if (++at == path.size()) return absl::OkStatus();
+    if (path[at].empty() || path[at].find_first_not_of("0123456789") != std::string::npos) {
+      return InvalidArgument("{}: \"{}\" is not a position of a list", where, path[at]);
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 model::ReadFile FilesBeside(const std::string& job_file) {
@@ -202,7 +236,11 @@ StatusOr<v1::JobSpec> ParseJobFile(const std::string& name, const std::string& t
   RING_ASSIGN_OR_RETURN(YamlNode root, ParseYaml(name, text));
   if (root.kind == YamlNode::Kind::kNull) return InvalidArgument("{}: empty", name);
   for (const std::string& override : overrides) {
-    RING_RETURN_IF_ERROR(ApplyOverride(override, &root));
+    RING_RETURN_IF_ERROR(
+        ApplyOverride(override, &root, "--set",
+                      [&root](const std::vector<std::string>& path, const std::string& where) {
+                        return CheckAbsentKey(path, where, root);
+                      }));
   }
   v1::JobSpec spec;
   RING_RETURN_IF_ERROR(ReadMessage(root, "job", &spec, files));

@@ -14,8 +14,14 @@ using Kind = YamlNode::Kind;
 struct Edit {
   std::string where;      // `--set a.b=c`
   const YamlNode* value;  // kNull removes
+  const CheckAbsent* absent;
   bool removes() const { return value->kind == Kind::kNull; }
 };
+
+// What is not there needs no mapping around it.
+Status RemoveAbsent(const std::vector<std::string>& path, const Edit& edit) {
+  return *edit.absent ? (*edit.absent)(path, edit.where) : absl::OkStatus();
+}
 
 Status Set(const std::vector<std::string>& path, size_t depth, const Edit& edit, YamlNode* node);
 
@@ -29,7 +35,7 @@ Status SetInList(const std::vector<std::string>& path, size_t depth, const Edit&
                            list->items.size());
   }
   const auto at = list->items.begin() + static_cast<std::ptrdiff_t>(index);
-  if (edit.removes() && at == list->items.end()) return absl::OkStatus();
+  if (edit.removes() && at == list->items.end()) return RemoveAbsent(path, edit);
   if (edit.removes() && depth + 1 == path.size()) {
     list->items.erase(at);
     return absl::OkStatus();
@@ -44,8 +50,7 @@ Status SetInMap(const std::vector<std::string>& path, size_t depth, const Edit& 
   if (key.empty()) return InvalidArgument("{}: a key is empty", edit.where);
   auto at = std::find_if(map->members.begin(), map->members.end(),
                          [&](const YamlNode::Member& member) { return member.key == key; });
-  // What is not there needs no mapping around it.
-  if (edit.removes() && at == map->members.end()) return absl::OkStatus();
+  if (edit.removes() && at == map->members.end()) return RemoveAbsent(path, edit);
   if (edit.removes() && depth + 1 == path.size()) {
     map->members.erase(at);
     return absl::OkStatus();
@@ -62,7 +67,7 @@ Status Set(const std::vector<std::string>& path, size_t depth, const Edit& edit,
     return absl::OkStatus();
   }
   if (node->kind == Kind::kNull) {
-    if (edit.removes() && depth > 0) return absl::OkStatus();
+    if (edit.removes() && depth > 0) return RemoveAbsent(path, edit);
     node->kind = Kind::kMap;
     node->where = edit.where;
   }
@@ -74,7 +79,8 @@ Status Set(const std::vector<std::string>& path, size_t depth, const Edit& edit,
 
 }  // namespace
 
-Status ApplyOverride(const std::string& override, YamlNode* root, const std::string& flag) {
+Status ApplyOverride(const std::string& override, YamlNode* root, const std::string& flag,
+                     const CheckAbsent& absent) {
   const std::string where = flag + " " + override;
   const size_t equals = override.find('=');
   if (equals == std::string::npos || equals == 0) {
@@ -87,7 +93,7 @@ Status ApplyOverride(const std::string& override, YamlNode* root, const std::str
   }
   RING_ASSIGN_OR_RETURN(YamlNode value, ParseYaml(where, override.substr(equals + 1)));
   Relocate(where, &value);
-  return Set(path, 0, Edit{where, &value}, root);
+  return Set(path, 0, Edit{where, &value, &absent}, root);
 }
 
 }  // namespace ringmaster::job

@@ -314,7 +314,7 @@ std::string AuthorityFolder::TakeChange() {
   return std::exchange(state_->change, "");
 }
 
-Status AuthorityFolder::Rotate(Time now) {
+Status AuthorityFolder::Rotate(Time now, Time last_end) {
   MutexLock lock(state_->mu);
   if (state_->rotation) {
     return FailedPrecondition(
@@ -323,7 +323,9 @@ Status AuthorityFolder::Rotate(Time now) {
         Shown(state_->rotation->ends));
   }
   RING_ASSIGN_OR_RETURN(Authority next, Authority::Create(cluster_, now));
-  Rotation rotation{std::move(next), now + options_.overlap / 2, now + options_.overlap};
+  const std::chrono::seconds half = options_.overlap / 2;
+  const Time signs = std::max(now + half, last_end);
+  Rotation rotation{std::move(next), signs, signs + half};
   Files files;
   files.emplace_back(kTimesFile, TimesOf(rotation));
   const std::string folder = folder_ + "/" + kNextFolder;

@@ -7,9 +7,10 @@
 //   Rotate ──► both are trusted, ──► both are trusted, ──► the new one
 //              the old one signs     the new one signs     alone
 //
-// Each half of the overlap is longer than a certificate is good for. In the first one everybody
-// renews, and so gets to know the new authority before anybody shows a certificate of it; in the
-// second one everybody renews again, and has such a one before the old one is trusted no more.
+// Each half of the overlap is longer than a certificate is good for; the first one, in which those
+// of before end, than any of theirs. In it everybody renews, and so gets to know the new authority
+// before anybody shows a certificate of it; in the second one everybody renews again, and has such
+// a one before the old one is trusted no more.
 #pragma once
 
 #include <chrono>
@@ -87,9 +88,10 @@ class AuthorityFolder {
   // What Tend changed of whom to believe, once, for the log; empty: nothing.
   [[nodiscard]] std::string TakeChange();
 
-  // Makes another authority. FAILED_PRECONDITION: one is on its way. UNAVAILABLE: it cannot be
-  // written.
-  [[nodiscard]] Status Rotate(Time now);
+  // Makes another authority, which signs from half of the overlap on, but not before `last_end`: of
+  // the certificates that are out, which may be good for longer than those of today.
+  // FAILED_PRECONDITION: one is on its way. UNAVAILABLE: it cannot be written.
+  [[nodiscard]] Status Rotate(Time now, Time last_end);
 
  private:
   struct State {

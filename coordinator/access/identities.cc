@@ -2,6 +2,8 @@
 
 #include <google/protobuf/util/time_util.h>
 
+#include <algorithm>
+
 #include "common/ids.h"
 
 namespace ringmaster::coordinator {
@@ -55,6 +57,17 @@ Refusal Identities::Check(const PeerCertificate& certificate) const {
                     name));
   }
   return {};
+}
+
+UnixSeconds Identities::LastEnd(UnixTime now) const {
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(now);
+  UnixSeconds last = seconds;
+  for (const auto& [name, record] : all_) {
+    if (record.revoked) continue;
+    const auto life = record.certificate_expires - record.issued;
+    last = std::max(last, std::min(record.certificate_expires, seconds + life));
+  }
+  return last;
 }
 
 std::string TimeText(UnixTime time) {

@@ -35,6 +35,9 @@ class Identities {
   // Whether this certificate is one of a live identity. UNAUTHENTICATED: NOT_AUTHENTICATED,
   // REVOKED.
   [[nodiscard]] Refusal Check(const PeerCertificate& certificate) const;
+  // Until when somebody's newest certificate may be good, `now` at the least: each was given a life
+  // of its own day. One of a clock that was ahead counts as given now.
+  [[nodiscard]] UnixSeconds LastEnd(UnixTime now) const;
   // Workers first, each by name.
   [[nodiscard]] const std::map<IdentityName, IdentityRecord>& all() const { return all_; }
 

@@ -249,7 +249,8 @@ grpc::ServerUnaryReactor* AccessService::RotateAuthority(grpc::CallbackServerCon
   return AnswerOnLoop(
       context, "Access/RotateAuthority", 0, [this, response](const Caller& caller) -> Refusal {
         if (!hands_.authority) return NoAuthority();
-        const Status made = hands_.authority->rotate();
+        const UnixSeconds last_end = access_.identities()->LastEnd(hands_.now());
+        const Status made = hands_.authority->rotate(last_end);
         if (!made.ok()) {
           return {made, absl::IsFailedPrecondition(made) ? "ROTATING" : "STORE_UNAVAILABLE"};
         }

@@ -33,8 +33,9 @@ struct Authority {
   // not theirs.
   std::function<StatusOr<PeerCertificate>(const v1::JoinRequest& request)> shown;
   std::function<v1::ListAuthoritiesResponse()> list;
-  // FAILED_PRECONDITION: one is on its way. Else UNAVAILABLE.
-  std::function<Status()> rotate;
+  // `last_end`: of the certificates that it signed so far. FAILED_PRECONDITION: one is on its way.
+  // Else UNAVAILABLE.
+  std::function<Status(UnixSeconds last_end)> rotate;
 };
 
 class AccessService final : public v1::Access::CallbackService {

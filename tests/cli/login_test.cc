@@ -11,6 +11,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <list>
 #include <memory>
@@ -329,6 +330,40 @@ TEST_CASE("Client: while another ringctl renews this one does not") {
   const auto lock = Must(person.contexts.Lock("home", std::chrono::milliseconds(0)));
   CHECK(person.Run({"whoami"}).code == 0);
   CHECK(coordinator.access.renewals() == 0);
+}
+
+// How many descriptors of this process are that file's.
+size_t Opened(const std::string& path) {
+  std::error_code ignored;
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+    if (std::filesystem::read_symlink(entry.path(), ignored) == path) ++count;
+  }
+  return count;
+}
+
+TEST_CASE("Client: with a certificate that ended one waits for what another ringctl renews") {
+  const Coordinator coordinator;  // renews nothing
+  const Person person;
+  person.LogIn(coordinator, hours(20 * 24));
+  const std::string folder = Must(person.contexts.Get("home")).credentials;
+  auto lock = Must(person.contexts.Lock("home", std::chrono::milliseconds(0)));
+  const auto home = std::filesystem::path(folder).parent_path();
+  const std::string file = std::filesystem::canonical(home) / "lock";
+  REQUIRE(Opened(file) == 1);
+  std::atomic<bool> came = false;
+  std::jthread other([&] {
+    const auto deadline = std::chrono::steady_clock::now() + seconds(20);
+    while (!came && std::chrono::steady_clock::now() < deadline) came = Opened(file) > 1;
+    coordinator.cluster.Write(folder, Kind::kUser, "eva", WallNow());
+    lock.reset();
+  });
+  const Outcome who = person.Run({"whoami"});
+  other.join();
+  CAPTURE(who.err);
+  CHECK(came);
+  CHECK(who.code == 0);
+  CHECK(who.err.empty());
 }
 
 TEST_CASE("Client: a certificate that ended is renewed before it connects") {

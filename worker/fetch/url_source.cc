@@ -215,6 +215,4 @@ StatusOr<std::unique_ptr<PieceSource>> MakeUrlSource(const std::string& url,
   return std::make_unique<UrlSource>(std::move(place), http);
 }
 
-bool IsUrl(const std::string& path) { return data::IsDataUrl(path); }
-
 }  // namespace ringmaster::worker

@@ -36,7 +36,4 @@ struct UrlOptions {
 [[nodiscard]] StatusOr<std::unique_ptr<PieceSource>> MakeUrlSource(const std::string& url,
                                                                    const UrlOptions& options);
 
-// Whether a job's data.path is an address and no folder.
-[[nodiscard]] bool IsUrl(const std::string& path);
-
 }  // namespace ringmaster::worker

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/data/beneath.h"
+#include "common/data/data_url.h"
 #include "common/text.h"
 #include "common/ticket.h"
 #include "worker/fetch/peer_source.h"
@@ -61,7 +62,7 @@ bool JobData::IsHere(const std::string& path) const {
 
 StatusOr<std::shared_ptr<const data::Dataset>> JobData::Open(const InspectDataset& task,
                                                              const std::stop_token& stop) {
-  const bool url = IsUrl(task.data.path());
+  const bool url = data::IsDataUrl(task.data.path());
   if (url || !IsHere(task.data.path())) {
     Tell(task.job, Has::kLacks);
     return OpenFetched(task, stop);
@@ -93,7 +94,7 @@ StatusOr<DatasetFetch::Sources> JobData::SourcesOf(const InspectDataset& task) c
     const size_t first = std::hash<std::string>()(options_.name.value()) % sources.size();
     std::ranges::rotate(sources, sources.begin() + static_cast<ptrdiff_t>(first));
   }
-  if (IsUrl(task.data.path())) {
+  if (data::IsDataUrl(task.data.path())) {
     RING_ASSIGN_OR_RETURN(std::shared_ptr<PieceSource> url,
                           MakeUrlSource(task.data.path(), options_.urls));
     sources.push_back(std::move(url));
@@ -110,14 +111,14 @@ StatusOr<DatasetFetch::Sources> JobData::SourcesOf(const InspectDataset& task) c
 StatusOr<std::shared_ptr<const data::Dataset>> JobData::OpenFetched(const InspectDataset& task,
                                                                     const std::stop_token& stop) {
   const std::string& path = task.data.path();
-  const std::string what = IsUrl(path)
+  const std::string what = data::IsDataUrl(path)
                                ? fmt::format("dataset {}", path)
                                : fmt::format("dataset {} does not exist under {} of this host",
                                              path, options_.folders.data_root);
   StatusOr<DatasetFetch::Sources> sources = SourcesOf(task);
   if (!sources.ok()) return Annotate(sources.status(), what);
   StatusOr<std::shared_ptr<const CachedData>> data = fetch_.Run(path, *sources, stop);
-  if (data.status().code() == absl::StatusCode::kNotFound && !IsUrl(path)) {
+  if (data.status().code() == absl::StatusCode::kNotFound && !data::IsDataUrl(path)) {
     return Error(absl::StatusCode::kNotFound,
                  "{}, and {}; copy it there, start ringmaster with a --data-root that has it, or "
                  "name an https:// or s3:// address as data.path",

@@ -16,10 +16,12 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include <spdlog/spdlog.h>
 
+#include "common/amount.h"
 #include "common/text.h"
 
 extern char** environ;
@@ -29,7 +31,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kStartTime{30};  // of the process, not of the plugin
+constexpr std::chrono::milliseconds kBetweenKills{10};
 constexpr size_t kKeptLines = 20;
 
 // Of strings, as exec wants them.
@@ -111,9 +113,11 @@ StatusOr<std::shared_ptr<Subprocess>> Subprocess::Start(SubprocessOptions option
   MutexLock lock(process->mu_);
   const auto started = [&]()
                            ABSL_NO_THREAD_SAFETY_ANALYSIS { return process->started_.has_value(); };
-  if (!process->changed_.WaitUntil(process->mu_, steady_clock::now() + kStartTime, started)) {
-    return Error(absl::StatusCode::kDeadlineExceeded, "{} was not started within {} s",
-                 process->options_.command.front(), kStartTime.count());
+  const std::chrono::milliseconds limit = process->options_.start_limit;
+  if (!process->changed_.WaitUntil(process->mu_, steady_clock::now() + limit, started)) {
+    return Error(absl::StatusCode::kDeadlineExceeded,
+                 "{} was not started within {}: does the file system that it is on answer?",
+                 process->options_.command.front(), ExactDuration(limit));
   }
   RING_RETURN_IF_ERROR(*process->started_);
   return process;
@@ -122,10 +126,22 @@ StatusOr<std::shared_ptr<Subprocess>> Subprocess::Start(SubprocessOptions option
 Subprocess::~Subprocess() {
   control_.Close();
   MutexLock lock(mu_);
+  BreakOffStart();
   if (id_ < 0 || AwaitEnd()) return;
   spdlog::warn("{} {} does not end: it is left behind", options_.called, id_);
   const uint64_t one = 1;
   (void)!write(given_up_.get(), &one, sizeof(one));  // which only a full counter refuses
+}
+
+// A child that hangs in its exec, of a program on a file system that does not answer, holds the
+// thread in posix_spawn, and has no id here yet: the kernel knows whose it is.
+void Subprocess::BreakOffStart() {
+  const auto started = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return started_.has_value(); };
+  while (!started()) {
+    std::ifstream children(fmt::format("/proc/self/task/{}/children", thread_id_));
+    for (pid_t child = -1; children >> child;) kill(child, SIGKILL);
+    (void)changed_.WaitUntil(mu_, steady_clock::now() + kBetweenKills, started);
+  }
 }
 
 bool Subprocess::AwaitEnd() {
@@ -181,6 +197,10 @@ Status Subprocess::Fate() {
 }
 
 void Subprocess::Follow(OwnedFile other_end) {
+  {
+    MutexLock lock(mu_);
+    thread_id_ = gettid();
+  }
   OwnedFile errors, process;
   const Status spawned = Spawn(other_end.get(), &errors, &process);
   other_end.Close();

@@ -35,6 +35,7 @@ struct SubprocessOptions {
   std::vector<std::string> command;      // the program's path first
   std::vector<std::string> environment;  // NAME=VALUE
   int control_type = SOCK_STREAM;
+  std::chrono::milliseconds start_limit{30'000};  // of the process, not of what it does then
   // How long it may take to end by itself, and again once it was killed.
   std::chrono::milliseconds end_limit{5'000};
 };
@@ -66,8 +67,9 @@ class Subprocess {
   static constexpr int kControlFile = 3;
   // Its end of the control socket is file 3. What a terminal or a service manager says to all
   // processes does not come to it. FAILED_PRECONDITION: the program cannot be started, and why.
+  // DEADLINE_EXCEEDED: not within the limit, and it is no more.
   [[nodiscard]] static StatusOr<std::shared_ptr<Subprocess>> Start(SubprocessOptions options);
-  // Closes the control socket, and kills what does not end by itself.
+  // Closes the control socket, and kills what does not end by itself, or does not start.
   ~Subprocess();
   Subprocess(const Subprocess&) = delete;
   Subprocess& operator=(const Subprocess&) = delete;
@@ -94,6 +96,8 @@ class Subprocess {
         given_up_(std::move(given_up)),
         control_(std::move(control)) {}
 
+  // Of the thread that starts it: comes back when it has, or was killed on its way.
+  void BreakOffStart() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether it ends, by SIGKILL if need be.
   bool AwaitEnd() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -114,6 +118,7 @@ class Subprocess {
   mutable Mutex mu_;
   mutable Condition changed_;
   std::optional<Status> started_ ABSL_GUARDED_BY(mu_);
+  pid_t thread_id_ ABSL_GUARDED_BY(mu_) = -1;
   pid_t id_ ABSL_GUARDED_BY(mu_) = -1;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   bool by_us_ ABSL_GUARDED_BY(mu_) = false;            // it did not end by itself

@@ -10,6 +10,13 @@ std::string UrlErrorOf(const std::string& url) {
   return parsed.ok() ? "valid" : Message(parsed.status());
 }
 
+TEST_CASE("Data addresses: what is one, and no folder") {
+  CHECK(IsDataUrl("https://h/x"));
+  CHECK(IsDataUrl("s3://bucket/x/"));
+  CHECK_FALSE(IsDataUrl("cifar10"));
+  CHECK_FALSE(IsDataUrl("a:b/c"));
+}
+
 TEST_CASE("Data addresses: web servers") {
   const auto file = ParseDataUrl("HTTPS://Data.Example:8443/a/b%20%C3%BC.npz");
   REQUIRE(file.ok());

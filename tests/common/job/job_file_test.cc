@@ -204,11 +204,39 @@ TEST_CASE("Job file: --set replaces, adds, appends and removes") {
 
 TEST_CASE("Job file: --set that removes what is not there leaves the job as it is") {
   const std::string before = Parsed(kAlexnet).SerializeAsString();
-  for (const std::string key : {"stop.min_delta", "optimizer.schedule.warmup", "stop",
-                                "augment.3.random_flip", "augment.3", "data.csv.header"}) {
+  for (const std::string key :
+       {"stop.min_delta", "optimizer.schedule.warmup", "stop", "augment.3.random_flip", "augment.3",
+        "data.csv.header", "data.resize.0", "model.depth", "loss.0.anything"}) {
     INFO(key);
     CHECK(Parsed(kAlexnet, {key + "=null"}).SerializeAsString() == before);
   }
+}
+
+TEST_CASE("Job file: --set that removes what no job has says what is near it") {
+  const auto error = [](const std::string& key) { return ParseError(kAlexnet, {key + "=null"}); };
+  CHECK(error("btach") == "--set btach=null: unknown key \"btach\"; did you mean \"batch\"?");
+  CHECK(error("optimizer.adam.learning_rat") ==
+        "--set optimizer.adam.learning_rat=null: unknown key \"learning_rat\"; did you mean "
+        "\"learning_rate\"?");
+  CHECK(error("stpo.patience") ==  // of a mapping that is not there
+        "--set stpo.patience=null: unknown key \"stpo\"; did you mean \"stop\"?");
+  CHECK(error("stop.patienec") ==
+        "--set stop.patienec=null: unknown key \"patienec\"; did you mean \"patience\"?");
+  CHECK(error("augment.3.random_flop") ==
+        "--set augment.3.random_flop=null: unknown key \"random_flop\"; did you mean "
+        "\"random_flip\"?");
+  CHECK(error("augment.0.random_crop.pading") ==
+        "--set augment.0.random_crop.pading=null: unknown key \"pading\"; did you mean "
+        "\"padding\"?");
+  CHECK(error("model.depht") ==
+        "--set model.depht=null: unknown key \"depht\"; did you mean \"depth\"?");
+  CHECK(error("steps.x") ==
+        "--set steps.x=null: \"x\" is under \"steps\", which is neither a mapping nor a list");
+  CHECK(error("data.resize.x") == "--set data.resize.x=null: \"x\" is not a position of a list");
+}
+
+TEST_CASE("Job file: --set removes an unknown key that the file has, which is then a job") {
+  CHECK(Parsed("name: a\nbtach: 4\n", {"btach=null"}).name() == "a");
 }
 
 TEST_CASE("Job file: an error of --set names the override") {

@@ -312,9 +312,10 @@ TEST_CASE("Authority folder: one that others may use, or that lost its key, is n
 
 // Authority A, and B that takes its place in the fortnight from kToday on.
 struct Rotated {
-  Rotated() : made(Must(AuthorityFolder::Open(path, kToday))) {
+  explicit Rotated(Time last_end = kToday + days(7))
+      : made(Must(AuthorityFolder::Open(path, kToday))) {
     a = made.At(kToday).signer.key().Hash();
-    RING_CHECK(made.Rotate(kToday).ok(), "it rotates");
+    RING_CHECK(made.Rotate(kToday, last_end).ok(), "it rotates");
   }
   [[nodiscard]] std::string NamesOf(const std::vector<Certificate>& authorities) const {
     std::string names;
@@ -341,7 +342,8 @@ struct Rotated {
 TEST_CASE("Authority folder: a new authority signs once everybody may know it, and stays alone") {
   Rotated folder;
   const Time half = kToday + days(7), end = kToday + days(14);
-  CHECK_THAT(Message(folder.made.Rotate(kToday)), Catch::Contains("is taking the place of"));
+  CHECK_THAT(Message(folder.made.Rotate(kToday, kToday)),
+             Catch::Contains("is taking the place of"));
   CHECK(folder.At(kToday) == "AB");
   CHECK_THAT(folder.made.TakeChange(), Catch::Contains("signs; trusted before:"));
   CHECK(folder.made.TakeChange().empty());
@@ -352,8 +354,17 @@ TEST_CASE("Authority folder: a new authority signs once everybody may know it, a
   CHECK(folder.At(end) == "B");
   CHECK_FALSE(fs::exists(folder.path + "/next"));
   CHECK(folder.At(end + days(1)) == "B");
-  REQUIRE(folder.made.Rotate(end + days(1)).ok());
+  REQUIRE(folder.made.Rotate(end + days(1), end + days(1)).ok());
   CHECK(folder.made.At(end + days(1)).trusted().size() == 2);
+}
+
+TEST_CASE("Authority folder: certificates of a longer life, from before, end in the first half") {
+  const Time last_end = kToday + days(30), end = last_end + days(7);
+  Rotated folder(last_end);
+  CHECK(folder.At(last_end - std::chrono::seconds(1)) == "AB");
+  CHECK(folder.At(last_end) == "BA");
+  CHECK(folder.At(end - std::chrono::seconds(1)) == "BA");
+  CHECK(folder.At(end) == "B");
 }
 
 TEST_CASE("Authority folder: while there are two, there is a server certificate of each") {

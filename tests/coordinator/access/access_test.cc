@@ -366,6 +366,21 @@ TEST_CASE("Access: so is a key that joins again all the time, and the audit stay
   CHECK(house.Join(token, 'k') == "ok worker/b");
 }
 
+TEST_CASE("Access: the newest end is that of a certificate of before, when lives were longer") {
+  Gatehouse house;
+  const UnixSeconds begun(std::chrono::seconds(1'700'000'000));
+  const auto last_end = [&] { return house.access->identities()->LastEnd(house.now); };
+  CHECK(last_end() == begun + std::chrono::seconds(1));  // of nobody: now
+  REQUIRE(house.Join(house.Hand(v1::ROLE_WORKER, "b"), 'b') == "ok worker/b");
+  house.Restart(std::chrono::hours(1));
+  REQUIRE(house.Join(house.Hand(v1::ROLE_WORKER, "c"), 'c') == "ok worker/c");
+  CHECK(last_end() == begun + std::chrono::hours(7 * 24));
+  REQUIRE(house.Revoke(Worker("b")) == "ok worker/b");  // whose certificate is worth nothing
+  CHECK(last_end() == begun + std::chrono::hours(1));
+  house.now -= std::chrono::hours(1000);  // the clock had been ahead
+  CHECK(last_end() == begun - std::chrono::hours(999) + std::chrono::seconds(1));
+}
+
 TEST_CASE("Access: a certificate of nobody is worth nothing") {
   Gatehouse house;
   CHECK(house.Shows({{}, Worker("b"), {}}) == "NOT_AUTHENTICATED");

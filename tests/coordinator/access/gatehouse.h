@@ -22,10 +22,9 @@ class Gatehouse {
   Gatehouse() { Restart(); }
 
   // Another coordinator on what is stored.
-  void Restart() {
+  void Restart(std::chrono::seconds certificate_life = std::chrono::hours(7 * 24)) {
     access = std::make_unique<Access>(
-        store, Access::Options{std::chrono::hours(7 * 24),
-                               [this](size_t bytes) { return Random(bytes); }});
+        store, Access::Options{certificate_life, [this](size_t bytes) { return Random(bytes); }});
     restored = access->Restore();
   }
 

@@ -100,6 +100,7 @@ class AccessHouse {
   std::vector<std::string> revoked_;  // after Settle
   testing::MemoryAccessStore store_;  // likewise
   bool rotated_ = false;              // likewise
+  UnixSeconds last_end_;              // that Rotate was told; likewise
   IdentityBoard board_;
   OpenCalls calls_{{[this](grpc::CallbackServerContext*) { return passage_; }, nullptr,
                     [] { return UnixTime(); }}};
@@ -145,7 +146,8 @@ class AccessHouse {
             if (rotated_) response.add_authorities()->set_id("new");
             return response;
           },
-          [this] {
+          [this](UnixSeconds last_end) {
+            last_end_ = last_end;
             return std::exchange(rotated_, true) ? FailedPrecondition("one is on its way")
                                                  : absl::OkStatus();
           }};
@@ -298,6 +300,18 @@ TEST_CASE("AccessService: a new authority is made once, and is in the audit") {
   CHECK(other.Call(&v1::Access::Stub::RotateAuthority, request, &both) == "NO_AUTHORITY");
   CHECK(other.Call(&v1::Access::Stub::ListAuthorities, v1::ListAuthoritiesRequest(), &list) ==
         "NO_AUTHORITY");
+}
+
+TEST_CASE("AccessService: a new authority waits for the end of the newest certificate") {
+  AccessHouse house;
+  const std::string token = house.Create(v1::ROLE_WORKER, "b").token();
+  REQUIRE(house.Join(token, 'k').code() == 0);
+  v1::ListAuthoritiesResponse both;
+  REQUIRE(house.Call(&v1::Access::Stub::RotateAuthority, v1::RotateAuthorityRequest(), &both) ==
+          "ok");
+  house.Settle();
+  const UnixSeconds issued(std::chrono::seconds(1'700'000'000));
+  CHECK(house.last_end_ == issued + std::chrono::hours(7 * 24));
 }
 
 TEST_CASE("AccessService: who is local says so") {

@@ -11,13 +11,6 @@ FetchLimits SoonOver() {
   return {std::chrono::steady_clock::now() + std::chrono::seconds(20), std::stop_token()};
 }
 
-TEST_CASE("Address sources: what an address is") {
-  CHECK(IsUrl("https://h/x"));
-  CHECK(IsUrl("s3://bucket/x/"));
-  CHECK_FALSE(IsUrl("cifar10"));
-  CHECK_FALSE(IsUrl("a:b/c"));
-}
-
 TEST_CASE("Address sources: what cannot be fetched is said before anybody is asked") {
   const auto error = [](const std::string& url, const UrlOptions& options) {
     const auto source = MakeUrlSource(url, options);

@@ -1,5 +1,4 @@
-#include "cli/job_template.h"
-
+// The job file that `ringctl init` writes.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <regex>
@@ -10,6 +9,7 @@
 #include "common/job/job_file.h"
 #include "common/job/keys.h"
 #include "common/job/resolve.h"
+#include "tests/cli/run_ringctl.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -17,6 +17,14 @@ namespace {
 Status Check(const std::string& text) {
   RING_ASSIGN_OR_RETURN(const v1::JobSpec spec, job::ParseJobFile("job.yaml", text, {}));
   return job::Validate(spec);
+}
+
+const std::string& JobTemplate() {
+  static const std::string text = [] {
+    const TemporaryFolder folder;
+    return RunToFiles(folder.path(), {"ringctl", "init", "-"}).out;
+  }();
+  return text;
 }
 
 std::vector<std::string> TemplateLines() {
@@ -75,7 +83,7 @@ std::string With(std::vector<std::string> lines, size_t at) {
   return text;
 }
 
-TEST_CASE("JobTemplate: is a job as it stands, in lines of at most 100 columns") {
+TEST_CASE("Init: what it writes is a job as it stands, in lines of at most 100 columns") {
   const Status status = Check(JobTemplate());
   INFO(JobTemplate());
   INFO(status);
@@ -86,7 +94,7 @@ TEST_CASE("JobTemplate: is a job as it stands, in lines of at most 100 columns")
   }
 }
 
-TEST_CASE("JobTemplate: every key stands there once, with its range and what it is for") {
+TEST_CASE("Init: every key stands there once, with its range and what it is for") {
   std::vector<std::string> wanted, found;
   for (const job::Key& key : job::Keys()) {
     // Options are those of the model that it names; of one that is no zoo's it has the file alone.
@@ -107,7 +115,7 @@ TEST_CASE("JobTemplate: every key stands there once, with its range and what it 
   CHECK_THAT(joined, Catch::Contains("(1 to 4096); default: min(8, batch)"));
 }
 
-TEST_CASE("JobTemplate: each key in a comment is right where it stands") {
+TEST_CASE("Init: each key in a comment is right where it stands") {
   const std::vector<std::string> lines = TemplateLines();
   int tried = 0;
   for (size_t i = 4; i < lines.size(); ++i) {
