@@ -219,7 +219,7 @@ StatusOr<DataManifest> ManifestReader::Finish() {
 
 // A walk over a folder, and how many folders it may still find.
 struct Walk {
-  const Descriptor& root;
+  const OwnedFile& root;
   uint64_t left = kMaxDatasetFiles;
   std::vector<std::string> names;
 };
@@ -307,7 +307,7 @@ std::string PrintDataManifest(const DataManifest& manifest) {
 }
 
 StatusOr<DataManifest> MakeDataManifest(const std::string& folder) {
-  RING_ASSIGN_OR_RETURN(const Descriptor root, OpenFolder(folder));
+  RING_ASSIGN_OR_RETURN(const OwnedFile root, OpenFolder(folder));
   Walk walk{.root = root, .names = {}};
   RING_RETURN_IF_ERROR(Annotate(ListBelow("", 0, &walk), folder));
   if (walk.names.empty()) return InvalidArgument("{}: there are no files in it", folder);
@@ -315,7 +315,7 @@ StatusOr<DataManifest> MakeDataManifest(const std::string& folder) {
   std::vector<uint8_t> piece(kManifestPieceBytes);
   DataManifest manifest;
   for (const std::string& name : walk.names) {
-    RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenBeneath(root, name, Wanted::kFile));
+    RING_ASSIGN_OR_RETURN(const OwnedFile opened, OpenBeneath(root, name, Wanted::kFile));
     manifest.push_back({.name = name, .bytes = 0, .pieces = {}});
     RING_RETURN_IF_ERROR(Annotate(HashPieces(opened.get(), &piece, &manifest.back()), name));
   }

@@ -63,13 +63,6 @@ std::optional<FileLayout> ParseEnd(const std::string& text, uint64_t bytes) {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-StatusOr<std::string> ReadText(int file, uint64_t offset, uint64_t bytes) {
-  std::string text(bytes, '\0');
-  RING_RETURN_IF_ERROR(
-      ReadExactly(file, offset, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
-  return text;
-}
-
 StatusOr<std::string> HashOf(int file, uint64_t bytes, const std::stop_token& stop) {
   Sha256 hash;
   std::vector<uint8_t> piece(size_t{1} << 20);
@@ -85,7 +78,7 @@ StatusOr<std::string> HashOf(int file, uint64_t bytes, const std::stop_token& st
 // FAILED_PRECONDITION: it is damaged, or of another version.
 StatusOr<ConvertedFile> Reopen(const std::string& path, HashCache* cache) {
   ConvertedFile file;
-  file.descriptor = Descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  file.descriptor = OwnedFile(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   struct stat status = {};
   if (!file.descriptor.valid() || fstat(file.descriptor.get(), &status) != 0) {
     return Error(absl::StatusCode::kNotFound, "{}", std::strerror(errno));
@@ -95,7 +88,7 @@ StatusOr<ConvertedFile> Reopen(const std::string& path, HashCache* cache) {
   const Status damaged = FailedPrecondition("it is damaged, or of another version");
   if (bytes < tail) return damaged;
   const int descriptor = file.descriptor.get();
-  RING_ASSIGN_OR_RETURN(const std::string last, ReadText(descriptor, bytes - tail, tail));
+  RING_ASSIGN_OR_RETURN(const std::string last, ReadExactly(descriptor, bytes - tail, tail));
   const uint64_t length = std::strtoull(last.substr(0, kLengthBytes).c_str(), nullptr, 16);
   if (length > bytes - tail || length > kMostEnd) return damaged;
   const std::string said = last.substr(kLengthBytes);
@@ -107,7 +100,7 @@ StatusOr<ConvertedFile> Reopen(const std::string& path, HashCache* cache) {
     cache->Remember(file.identity, {sha256});
   }
   RING_ASSIGN_OR_RETURN(const std::string text,
-                        ReadText(descriptor, bytes - tail - length, length));
+                        ReadExactly(descriptor, bytes - tail - length, length));
   auto layout = ParseEnd(text, bytes - tail - length);
   if (!layout) return damaged;
   file.layout = *std::move(layout);
@@ -127,7 +120,7 @@ constexpr char kUnnamed[] = ".rows.";
 class RowsWriter {
  public:
   explicit RowsWriter(const std::string& folder) : path_(folder + "/" + kUnnamed + "XXXXXX") {
-    file_ = Descriptor(mkostemp(path_.data(), O_CLOEXEC));
+    file_ = OwnedFile(mkostemp(path_.data(), O_CLOEXEC));
   }
   ~RowsWriter() {
     if (file_.valid()) unlink(path_.c_str());
@@ -137,13 +130,7 @@ class RowsWriter {
 
   [[nodiscard]] Status Append(std::span<const uint8_t> bytes) {
     hash_.Update(bytes);
-    while (!bytes.empty()) {
-      const ssize_t wrote = write(file_.get(), bytes.data(), bytes.size());
-      if (wrote < 0 && errno == EINTR) continue;
-      if (wrote < 0) return CannotWrite(path_);
-      bytes = bytes.subspan(static_cast<size_t>(wrote));
-    }
-    return absl::OkStatus();
+    return WriteAll(file_.get(), bytes) ? absl::OkStatus() : CannotWrite(path_);
   }
   [[nodiscard]] Status Append(const std::string& text) {
     return Append({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
@@ -160,11 +147,11 @@ class RowsWriter {
   [[nodiscard]] bool valid() const { return file_.valid(); }
   [[nodiscard]] int get() const { return file_.get(); }
   // The file itself, under the name that it has.
-  [[nodiscard]] Descriptor Release() { return std::move(file_); }
+  [[nodiscard]] OwnedFile Release() { return std::move(file_); }
 
  private:
   std::string path_;
-  Descriptor file_;
+  OwnedFile file_;
   ringmaster::Sha256 hash_;
 };
 
@@ -207,7 +194,7 @@ StatusOr<ConvertedFile> OpenConverted(
   ConvertedFile file;
   file.identity = FileIdentity::Of(status);
   file.layout = std::move(layout);
-  file.descriptor = Descriptor(dup(writer.get()));
+  file.descriptor = OwnedFile(dup(writer.get()));
   return file;
 }
 

@@ -15,7 +15,7 @@
 namespace ringmaster::data {
 
 struct ConvertedFile {
-  Descriptor descriptor;
+  OwnedFile descriptor;
   FileIdentity identity;
   FileLayout layout;  // arrays and others
 };
