@@ -8,7 +8,6 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
-#include <span>
 #include <sstream>
 #include <utility>
 
@@ -24,21 +23,6 @@ using data::Wanted;
 
 std::string Join(const std::string& folder, const std::string& name) {
   return folder.empty() ? name : folder + "/" + name;
-}
-
-std::optional<std::string> FromHex(const std::string& text) {
-  const auto digit = [](char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-  };
-  if (text.size() % 64 != 0) return std::nullopt;
-  std::string bytes(text.size() / 2, '\0');
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
-    if (high < 0 || low < 0) return std::nullopt;
-    bytes[i] = static_cast<char>(high * 16 + low);
-  }
-  return bytes;
 }
 
 StatusOr<data::FileIdentity> IdentityOf(const OwnedFile& file, const std::string& name) {
@@ -193,10 +177,8 @@ void FileList::Save() {
   if (!std::exchange(news_, false)) return;
   std::string content;
   for (const auto& [id, pieces] : remembered_) {
-    const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(pieces.data()),
-                                         pieces.size());
     content +=
-        fmt::format("{} {} {} {} {}\n", id.device, id.inode, id.size, id.modified_ns, Hex(bytes));
+        fmt::format("{} {} {} {} {}\n", id.device, id.inode, id.size, id.modified_ns, Hex(pieces));
   }
   const Status written = WriteDurably(memory_, content);
   if (!written.ok()) spdlog::warn("served files are hashed again next time: {}", Message(written));
