@@ -99,11 +99,11 @@ CheckpointDownload::CheckpointDownload(CheckpointDownload&& other) noexcept
     : folder_(other.folder_),
       manifest_sha256_(other.manifest_sha256_),
       files_(std::exchange(other.files_, {})),
-      file_(std::exchange(other.file_, -1)),
+      file_(std::move(other.file_)),
       hash_(std::move(other.hash_)) {}
 
 CheckpointDownload::~CheckpointDownload() {
-  if (file_ >= 0) close(file_);
+  file_.Close();
   for (const DownloadedFile& file : files_) unlink(TemporaryOf(file.name).c_str());
 }
 
@@ -124,8 +124,9 @@ Status CheckpointDownload::Open(const std::string& name) {
     if (file.name == name) return DataLoss("the coordinator sent {} twice", name);
   }
   const std::string path = TemporaryOf(name);
-  file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (file_ < 0) return SystemError("create", path);
+  file_ =
+      OwnedFile(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file_.valid()) return SystemError("create", path);
   files_.push_back({name, 0, ""});
   return absl::OkStatus();
 }
@@ -133,32 +134,27 @@ Status CheckpointDownload::Open(const std::string& name) {
 Status CheckpointDownload::Close() {
   const std::string path = TemporaryOf(files_.back().name);
   files_.back().sha256 = Hex(hash_.Finish());
-  const Status synced = fsync(file_) == 0 ? absl::OkStatus() : SystemError("sync", path);
-  close(std::exchange(file_, -1));
+  const Status synced = fsync(file_.get()) == 0 ? absl::OkStatus() : SystemError("sync", path);
+  file_.Close();
   return synced;
 }
 
 Status CheckpointDownload::Add(const v1::FilePiece& piece) {
-  if (file_ < 0) RING_RETURN_IF_ERROR(Open(piece.name()));
+  if (!file_.valid()) RING_RETURN_IF_ERROR(Open(piece.name()));
   DownloadedFile& file = files_.back();
   if (piece.name() != file.name || piece.offset() != file.bytes) {
     return DataLoss("a piece of {} at byte {} arrived, expected {} at byte {}", piece.name(),
                     piece.offset(), file.name, file.bytes);
   }
   const std::string& data = piece.data();
-  for (size_t done = 0; done < data.size();) {
-    const ssize_t wrote = write(file_, data.data() + done, data.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return SystemError("write", TemporaryOf(file.name));
-    done += static_cast<size_t>(wrote);
-  }
+  if (!WriteAll(file_.get(), data)) return SystemError("write", TemporaryOf(file.name));
   hash_.Update(data);
   file.bytes += data.size();
   return piece.last() ? Close() : absl::OkStatus();
 }
 
 Status CheckpointDownload::Verify() const {
-  if (file_ >= 0)
+  if (file_.valid())
     return DataLoss("{} ended early, after {} bytes", files_.back().name, files_.back().bytes);
   if (files_.empty() || files_.back().name != kManifest) {
     return DataLoss("the checkpoint has no manifest.json at its end");

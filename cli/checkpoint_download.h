@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/files.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "ringmaster/v1/jobs.pb.h"
@@ -57,7 +58,7 @@ class CheckpointDownload {
   const std::string manifest_sha256_;
 
   std::vector<DownloadedFile> files_;  // the last one is still growing when file_ is open
-  int file_ = -1;
+  OwnedFile file_;
   Sha256 hash_;
 };
 

@@ -44,7 +44,8 @@ StatusOr<ChildProcess> ChildProcess::Start(const std::string& name,
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
     return Internal("cannot make a pipe for {}: {}", name, std::strerror(errno));
   }
-  fcntl(pipe_ends[0], F_SETFL, O_NONBLOCK);
+  OwnedFile output(pipe_ends[0]);
+  fcntl(output.get(), F_SETFL, O_NONBLOCK);
   std::vector<std::string> copies = arguments;
   std::vector<char*> pointers;
   for (std::string& argument : copies) pointers.push_back(argument.data());
@@ -54,20 +55,17 @@ StatusOr<ChildProcess> ChildProcess::Start(const std::string& name,
   if (pid == 0) Exec(parent, pipe_ends[1], pointers.data());
   const int error = errno;
   close(pipe_ends[1]);
-  if (pid < 0) {
-    close(pipe_ends[0]);
-    return Internal("cannot start {}: {}", name, std::strerror(error));
-  }
-  return ChildProcess(name, pid, pipe_ends[0]);
+  if (pid < 0) return Internal("cannot start {}: {}", name, std::strerror(error));
+  return ChildProcess(name, pid, std::move(output));
 }
 
-ChildProcess::ChildProcess(std::string name, pid_t pid, int output)
-    : name_(std::move(name)), pid_(pid), output_(output) {}
+ChildProcess::ChildProcess(std::string name, pid_t pid, OwnedFile output)
+    : name_(std::move(name)), pid_(pid), output_(std::move(output)) {}
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
     : name_(std::move(other.name_)),
       pid_(std::exchange(other.pid_, -1)),
-      output_(std::exchange(other.output_, -1)),
+      output_(std::move(other.output_)),
       wait_status_(other.wait_status_),
       partial_(std::move(other.partial_)) {}
 
@@ -76,17 +74,16 @@ ChildProcess::~ChildProcess() {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
-  if (output_ >= 0) close(output_);
 }
 
 void ChildProcess::ReadLines(const std::function<void(const std::string&)>& sink) {
   char buffer[16 << 10];
-  while (output_ >= 0) {
-    const ssize_t got = read(output_, buffer, sizeof(buffer));
+  while (output_.valid()) {
+    const ssize_t got = read(output_.get(), buffer, sizeof(buffer));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;
     if (got <= 0) {
-      close(std::exchange(output_, -1));
+      output_.Close();
       if (!partial_.empty()) sink(std::exchange(partial_, ""));
       return;
     }

@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include "common/files.h"
 #include "common/status.h"
 
 namespace ringmaster::cli {
@@ -35,18 +36,18 @@ class ChildProcess {
   void Signal(int signal) const;
 
   [[nodiscard]] const std::string& name() const { return name_; }
-  [[nodiscard]] int output() const { return output_; }  // to poll
+  [[nodiscard]] int output() const { return output_.get(); }  // to poll
   [[nodiscard]] bool running() const { return pid_ > 0; }
   // Valid when it ended: true for exit code 0; and how it ended, in words.
   [[nodiscard]] bool ended_well() const { return wait_status_ == 0; }
   [[nodiscard]] std::string HowItEnded() const;
 
  private:
-  ChildProcess(std::string name, pid_t pid, int output);
+  ChildProcess(std::string name, pid_t pid, OwnedFile output);
 
   std::string name_;
-  pid_t pid_ = -1;   // -1 when reaped
-  int output_ = -1;  // -1 when closed
+  pid_t pid_ = -1;  // -1 when reaped
+  OwnedFile output_;
   int wait_status_ = 0;
   std::string partial_;  // a line whose end has not come
 };

@@ -54,10 +54,11 @@ std::string FrameOf(const std::string& event) {
   return record;
 }
 
-Status Cannot(const std::string& path, const std::string& what) {
+Status Cannot(const std::string& path, const std::string& what,
+              const std::string& why = std::strerror(errno)) {
   return Error(absl::StatusCode::kInternal,
                "--tensorboard-dir: {}: cannot {}: {}; make room there, or choose another folder",
-               path, what, std::strerror(errno));
+               path, what, why);
 }
 
 Status NotOurs(const std::string& path, const std::string& why) {
@@ -99,53 +100,49 @@ StatusOr<std::unique_ptr<EventFile>> EventFile::Open(const std::string& folder,
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   const std::string path = folder + "/" + name;
-  const int descriptor =
-      error ? -1 : open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (descriptor < 0) {
+  const int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
+  OwnedFile opened(error ? -1 : open(path.c_str(), flags, 0666));
+  if (!opened.valid()) {
     if (error) errno = error.value();
     return InvalidArgument("--tensorboard-dir: cannot write {}: {}; choose another folder", path,
                            std::strerror(errno));
   }
-  std::unique_ptr<EventFile> file(new EventFile(path, descriptor));
-  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+  if (flock(opened.get(), LOCK_EX | LOCK_NB) != 0) {
     return FailedPrecondition(
         "--tensorboard-dir: another ringctl appends to {}: end it first, or choose another folder",
         path);
   }
+  std::unique_ptr<EventFile> file(new EventFile(path, std::move(opened)));
   RING_RETURN_IF_ERROR(file->ReadBack());
   return file;
 }
 
-EventFile::~EventFile() { close(file_); }
-
 Status EventFile::ReadBack() {
   struct stat facts {};
-  if (fstat(file_, &facts) != 0) return Cannot(path_, "look at it");
+  if (fstat(file_.get(), &facts) != 0) return Cannot(path_, "look at it");
   const auto bytes = static_cast<uint64_t>(facts.st_size);
-  const auto read_at = [&](uint64_t at, std::string* to) {
-    const ssize_t got = pread(file_, to->data(), to->size(), static_cast<off_t>(at));
-    return got >= 0 && static_cast<size_t>(got) == to->size();
+  const auto read = [&](uint64_t at, uint64_t count) {
+    auto text = ReadExactly(file_.get(), at, count);
+    return text.ok() ? text : Cannot(path_, "read it", Message(text.status()));
   };
   while (bytes - size_ >= kFrameBytes) {
-    std::string header(kLengthBytes + kChecksumBytes, '\0');
-    if (!read_at(size_, &header)) return Cannot(path_, "read it");
+    RING_ASSIGN_OR_RETURN(const std::string header, read(size_, kLengthBytes + kChecksumBytes));
     if (ChecksumOf(header.substr(0, kLengthBytes)) !=
         WordAt(header, kLengthBytes, kChecksumBytes)) {
       return NotOurs(path_, fmt::format("there is no record at byte {}", size_));
     }
     const uint64_t length = WordAt(header, 0, kLengthBytes);
     if (length > bytes - size_ - kFrameBytes) break;
-    std::string event(length, '\0'), sum(kChecksumBytes, '\0');
-    if (!read_at(size_ + header.size(), &event) || !read_at(size_ + header.size() + length, &sum)) {
-      return Cannot(path_, "read it");
-    }
+    RING_ASSIGN_OR_RETURN(const std::string event, read(size_ + header.size(), length));
+    RING_ASSIGN_OR_RETURN(const std::string sum,
+                          read(size_ + header.size() + length, kChecksumBytes));
     if (ChecksumOf(event) != WordAt(sum, 0, kChecksumBytes)) {
       return NotOurs(path_, fmt::format("the record at byte {} is damaged", size_));
     }
     RING_RETURN_IF_ERROR(Take(event));
     size_ += kFrameBytes + length;
   }
-  if (size_ < bytes && ftruncate(file_, static_cast<off_t>(size_)) != 0) {
+  if (size_ < bytes && ftruncate(file_.get(), static_cast<off_t>(size_)) != 0) {
     return Cannot(path_, "cut off its last record");
   }
   return absl::OkStatus();
@@ -209,16 +206,10 @@ Status EventFile::Add(const v1::MetricPoint& point) {
 // Whole or not at all, as far as the disk lets us.
 Status EventFile::Append(const std::string& event) {
   const std::string record = FrameOf(event);
-  size_t done = 0;
-  while (done < record.size()) {
-    const ssize_t wrote = write(file_, record.data() + done, record.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) {
-      const Status status = Cannot(path_, "write it");
-      (void)!ftruncate(file_, static_cast<off_t>(size_));
-      return status;
-    }
-    done += static_cast<size_t>(wrote);
+  if (!WriteAll(file_.get(), record)) {
+    const Status status = Cannot(path_, "write it");
+    (void)!ftruncate(file_.get(), static_cast<off_t>(size_));
+    return status;
   }
   size_ += record.size();
   return absl::OkStatus();

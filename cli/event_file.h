@@ -14,6 +14,7 @@
 #include <string>
 
 #include "cli/show/metric_history.h"
+#include "common/files.h"
 #include "common/status.h"
 
 namespace ringmaster::cli {
@@ -43,9 +44,6 @@ class EventFile {
   // path: it cannot be written, or another process appends to it.
   [[nodiscard]] static StatusOr<std::unique_ptr<EventFile>> Open(const std::string& folder,
                                                                  const std::string& name);
-  ~EventFile();
-  EventFile(const EventFile&) = delete;
-  EventFile& operator=(const EventFile&) = delete;
 
   // The newest step of a tag, where it has one: it may be 0.
   [[nodiscard]] std::optional<uint64_t> NewestStep(const std::string& tag) const;
@@ -58,13 +56,13 @@ class EventFile {
   [[nodiscard]] Status Add(const v1::MetricPoint& point);
 
  private:
-  EventFile(std::string path, int file) : path_(std::move(path)), file_(file) {}
+  EventFile(std::string path, OwnedFile file) : path_(std::move(path)), file_(std::move(file)) {}
   [[nodiscard]] Status ReadBack();
   [[nodiscard]] Status Take(const std::string& event);
   [[nodiscard]] Status Append(const std::string& event);
 
   const std::string path_;
-  const int file_;
+  const OwnedFile file_;
   uint64_t size_ = 0;  // of whole records
   std::map<std::string, uint64_t> newest_;
   uint64_t rewinds_ = 0;

@@ -39,25 +39,13 @@ StatusOr<LocalCluster> LocalCluster::Create(LocalClusterOptions options) {
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
-  const int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (signals < 0) return Internal("signalfd: {}", std::strerror(errno));
-  return LocalCluster(std::move(options), signals);
+  OwnedFile signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals.valid()) return Internal("signalfd: {}", std::strerror(errno));
+  return LocalCluster(std::move(options), std::move(signals));
 }
 
-LocalCluster::LocalCluster(LocalClusterOptions options, int signals)
-    : options_(std::move(options)), signals_(signals) {}
-
-LocalCluster::LocalCluster(LocalCluster&& other) noexcept
-    : options_(other.options_),
-      signals_(std::exchange(other.signals_, -1)),
-      children_(std::move(other.children_)),
-      coordinator_(std::move(other.coordinator_)),
-      client_(std::move(other.client_)),
-      stop_requested_(other.stop_requested_) {}
-
-LocalCluster::~LocalCluster() {
-  if (signals_ >= 0) close(signals_);
-}
+LocalCluster::LocalCluster(LocalClusterOptions options, OwnedFile signals)
+    : options_(std::move(options)), signals_(std::move(signals)) {}
 
 std::string LocalCluster::WorkerName(size_t index) { return fmt::format("worker-{}", index + 1); }
 
@@ -122,11 +110,11 @@ Status LocalCluster::Until(const std::function<bool()>& done, Clock::time_point 
 }
 
 void LocalCluster::Poll(std::chrono::milliseconds timeout) {
-  std::vector<pollfd> waits = {{signals_, POLLIN, 0}};
+  std::vector<pollfd> waits = {{signals_.get(), POLLIN, 0}};
   for (const ChildProcess& child : children_) waits.push_back({child.output(), POLLIN, 0});
   poll(waits.data(), waits.size(), static_cast<int>(timeout.count()));
   signalfd_siginfo signal;
-  while (read(signals_, &signal, sizeof(signal)) == static_cast<ssize_t>(sizeof(signal))) {
+  while (read(signals_.get(), &signal, sizeof(signal)) == static_cast<ssize_t>(sizeof(signal))) {
     if (signal.ssi_signo != SIGCHLD) stop_requested_ = true;
   }
   for (ChildProcess& child : children_) {

@@ -13,6 +13,7 @@
 #include "cli/child_process.h"
 #include "cli/client.h"
 #include "cli/worker_share.h"
+#include "common/files.h"
 #include "common/status.h"
 
 namespace ringmaster::cli {
@@ -31,9 +32,6 @@ class LocalCluster {
  public:
   // SIGINT, SIGTERM and SIGCHLD must be blocked.
   static StatusOr<LocalCluster> Create(LocalClusterOptions options);
-  ~LocalCluster();
-  LocalCluster(LocalCluster&& other) noexcept;
-  LocalCluster& operator=(LocalCluster&&) = delete;
 
   // Returns when every worker is attached: the coordinator's address. ABORTED when a daemon ended
   // meanwhile, CANCELLED when a signal came, UNKNOWN when it took longer than a minute.
@@ -49,7 +47,7 @@ class LocalCluster {
  private:
   using Clock = std::chrono::steady_clock;
 
-  LocalCluster(LocalClusterOptions options, int signals);
+  LocalCluster(LocalClusterOptions options, OwnedFile signals);
   Status StartCoordinator();
   Status StartWorkers();
   // True when every worker stands in the coordinator's list.
@@ -65,7 +63,7 @@ class LocalCluster {
   Status StopFrom(size_t first, size_t last);
 
   const LocalClusterOptions options_;
-  int signals_;  // a signalfd
+  OwnedFile signals_;  // a signalfd
 
   std::vector<ChildProcess> children_;  // the coordinator first
   std::string coordinator_;             // where it is, when it was printed

@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/files.h"
 #include "common/mutex.h"
 
 namespace ringmaster {
@@ -133,18 +134,16 @@ StatusOr<Entry> ReadEntry(std::string_view text) {
 // True when this process is the one that created the token, which then says who it was.
 bool TakeToken(const Entry& entry, uint64_t step) {
   if (entry.token.empty()) return true;
-  const int file = open(entry.token.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (file < 0) {
+  const OwnedFile file(open(entry.token.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!file.valid()) {
     if (errno != EEXIST) {
       spdlog::error("failpoint {}: cannot create its token: {}", entry.text, strerror(errno));
     }
     return false;
   }
-  const std::string taken = fmt::format("{} {} {}\n", entry.name, step, getpid());
-  if (write(file, taken.data(), taken.size()) < 0) {
+  if (!WriteAll(file.get(), fmt::format("{} {} {}\n", entry.name, step, getpid()))) {
     spdlog::error("failpoint {}: cannot write its token: {}", entry.text, strerror(errno));
   }
-  close(file);
   return true;
 }
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -33,17 +32,85 @@ Status SystemError(const std::string& what, const std::string& path) {
 }
 
 Status WriteAndSync(int file, const std::string& path, const std::string& content) {
-  for (size_t done = 0; done < content.size();) {
-    const ssize_t wrote = write(file, content.data() + done, content.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return SystemError("write", path);
-    done += static_cast<size_t>(wrote);
-  }
+  if (!WriteAll(file, content)) return SystemError("write", path);
   if (fsync(file) != 0) return SystemError("sync", path);
   return absl::OkStatus();
 }
 
+// Of a text, which may be read into.
+std::span<uint8_t> BytesOf(std::string* text) {
+  return {reinterpret_cast<uint8_t*>(text->data()), text->size()};
+}
+
+// How many there are; where they are fewer, errno says why, and 0 that the file ends there.
+size_t ReadWhat(int file, uint64_t offset, std::span<uint8_t> bytes) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t got =
+        pread(file, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got == 0) errno = 0;
+    if (got <= 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+// Calls write or pwrite, as `once` does, until all of `bytes` is written.
+template <typename Once>
+bool WriteBy(std::span<const uint8_t> bytes, const Once& once) {
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t wrote = once(done, bytes.subspan(done));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote == 0) errno = ENOSPC;
+    if (wrote <= 0) return false;
+    done += static_cast<size_t>(wrote);
+  }
+  return true;
+}
+
 }  // namespace
+
+bool WriteAll(int file, std::span<const uint8_t> bytes) {
+  return WriteBy(bytes, [&](size_t /*done*/, std::span<const uint8_t> left) {
+    return write(file, left.data(), left.size());
+  });
+}
+
+bool WriteAll(int file, const std::string& text) {
+  return WriteAll(file, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
+
+bool WriteAllAt(int file, uint64_t offset, std::span<const uint8_t> bytes) {
+  return WriteBy(bytes, [&](size_t done, std::span<const uint8_t> left) {
+    return pwrite(file, left.data(), left.size(), static_cast<off_t>(offset + done));
+  });
+}
+
+StatusOr<size_t> ReadUpTo(int file, uint64_t offset, std::span<uint8_t> bytes) {
+  const size_t got = ReadWhat(file, offset, bytes);
+  if (got == bytes.size() || errno == 0) return got;
+  return Error(absl::StatusCode::kUnavailable, "{}", std::strerror(errno));
+}
+
+Status ReadExactly(int file, uint64_t offset, std::span<uint8_t> bytes) {
+  const StatusOr<size_t> got = ReadUpTo(file, offset, bytes);
+  if (!got.ok()) return {absl::StatusCode::kDataLoss, got.status().message()};
+  if (*got == bytes.size()) return absl::OkStatus();
+  return {absl::StatusCode::kDataLoss, "it ends early: it shrank while it was in use"};
+}
+
+StatusOr<std::string> ReadExactly(int file, uint64_t offset, uint64_t bytes) {
+  std::string text(bytes, '\0');
+  RING_RETURN_IF_ERROR(ReadExactly(file, offset, BytesOf(&text)));
+  return text;
+}
+
+std::string ReadText(int file, uint64_t offset, uint64_t most_bytes) {
+  std::string text(most_bytes, '\0');
+  text.resize(ReadWhat(file, offset, BytesOf(&text)));
+  return text;
+}
 
 Status MakePrivateFolder(const std::string& path, IfThere there) {
   if (mkdir(path.c_str(), 0700) == 0) return absl::OkStatus();
@@ -73,14 +140,12 @@ Status MakePrivateFolder(const std::string& path, IfThere there) {
 }
 
 Status MakePrivateFile(const std::string& path) {
-  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (file < 0) return SystemError("open", path);
+  const OwnedFile file(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file.valid()) return SystemError("open", path);
   struct stat now = {};
   const bool tight =
-      fstat(file, &now) == 0 && ((now.st_mode & 0077) == 0 || fchmod(file, 0600) == 0);
-  const Status status = tight ? absl::OkStatus() : SystemError("make 0600 of", path);
-  close(file);
-  return status;
+      fstat(file.get(), &now) == 0 && ((now.st_mode & 0077) == 0 || fchmod(file.get(), 0600) == 0);
+  return tight ? absl::OkStatus() : SystemError("make 0600 of", path);
 }
 
 std::optional<uint64_t> FreeBytes(const std::string& folder) {
@@ -90,22 +155,18 @@ std::optional<uint64_t> FreeBytes(const std::string& folder) {
 }
 
 Status SyncFolder(const std::string& folder) {
-  const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (file < 0) return SystemError("open folder", folder);
-  const int result = fsync(file);
-  const int error = errno;
-  close(file);
-  errno = error;
-  return result == 0 ? absl::OkStatus() : SystemError("sync folder", folder);
+  const OwnedFile file(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!file.valid()) return SystemError("open folder", folder);
+  return fsync(file.get()) == 0 ? absl::OkStatus() : SystemError("sync folder", folder);
 }
 
 Status WriteDurably(const std::string& path, const std::string& content, mode_t mode) {
   std::string temporary = path + ".XXXXXX";
-  const int file = mkostemp(temporary.data(), O_CLOEXEC);
-  if (file < 0) return SystemError("create a temporary beside", path);
-  Status status = fchmod(file, mode) == 0 ? WriteAndSync(file, temporary, content)
-                                          : SystemError("set the mode of", temporary);
-  close(file);
+  OwnedFile file(mkostemp(temporary.data(), O_CLOEXEC));
+  if (!file.valid()) return SystemError("create a temporary beside", path);
+  Status status = fchmod(file.get(), mode) == 0 ? WriteAndSync(file.get(), temporary, content)
+                                                : SystemError("set the mode of", temporary);
+  file.Close();
   if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
     status = SystemError("rename to", path);
   }
@@ -123,19 +184,15 @@ constexpr std::chrono::milliseconds kBetweenTries{20};
 
 // Who wrote into the lock's file last: `process 123 has it`; empty when nobody did.
 std::string HolderIn(int file) {
-  std::array<char, 24> text{};
-  const ssize_t bytes = pread(file, text.data(), text.size() - 1, 0);
+  const std::string text = ReadText(file, 0, 23);
   int pid = 0;
-  if (bytes <= 0 || std::from_chars(text.data(), text.data() + bytes, pid).ec != std::errc()) {
-    return "";
-  }
-  return fmt::format("process {} has it", pid);
+  const auto error = std::from_chars(text.data(), text.data() + text.size(), pid).ec;
+  return error == std::errc() ? fmt::format("process {} has it", pid) : "";
 }
 
 // For people alone: who waits for the lock asks the kernel.
 void WriteHolder(int file) {
-  const std::string pid = std::to_string(getpid()) + "\n";
-  if (ftruncate(file, 0) != 0 || pwrite(file, pid.data(), pid.size(), 0) < 0) return;
+  if (ftruncate(file, 0) == 0) (void)WriteAll(file, std::to_string(getpid()) + "\n");
 }
 
 }  // namespace
@@ -143,12 +200,13 @@ void WriteHolder(int file) {
 StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& folder,
                                                        const Options& options) {
   const std::string path = folder + "/lock";
-  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (file < 0) {
+  OwnedFile owned(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!owned.valid()) {
     return Error(absl::StatusCode::kUnavailable, "{} {}: cannot open {}: {}", options.flag, folder,
                  path, std::strerror(errno));
   }
-  std::unique_ptr<FolderLock> lock(new FolderLock(file));
+  const int file = owned.get();
+  std::unique_ptr<FolderLock> lock(new FolderLock(std::move(owned)));
   const auto deadline = std::chrono::steady_clock::now() + options.patience;
   for (bool told = false; flock(file, LOCK_EX | LOCK_NB) != 0; told = true) {
     if (errno != EWOULDBLOCK && errno != EINTR) {
@@ -174,8 +232,6 @@ StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& folder
   WriteHolder(file);
   return lock;
 }
-
-FolderLock::~FolderLock() { close(file_); }
 
 OwnedFile& OwnedFile::operator=(OwnedFile&& other) noexcept {
   if (this == &other) return *this;

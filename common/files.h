@@ -1,6 +1,7 @@
 // Files and folders of a daemon's own: nobody else's to read, whatever the umask, written so that
 // they are there, whole, after a crash (temporary name, fsync, rename, fsync of the folder), and
-// locked. And files that a command line names. Functions are thread-safe.
+// locked. And an open file, its bytes, and files that a command line names. Functions are
+// thread-safe.
 #pragma once
 
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -46,12 +48,28 @@ class OwnedFile {
   OwnedFile& operator=(OwnedFile&& other) noexcept;
   ~OwnedFile() { Close(); }
   [[nodiscard]] int get() const { return file_; }
+  [[nodiscard]] bool valid() const { return file_ >= 0; }
   int Release() { return std::exchange(file_, -1); }
   void Close();
 
  private:
   int file_;
 };
+
+// All of `bytes`, however few the system takes at a time: where the file stands, or from `offset`
+// on. False: errno says why, for the caller's words, and a part of them may be written.
+[[nodiscard]] bool WriteAll(int file, std::span<const uint8_t> bytes);
+[[nodiscard]] bool WriteAll(int file, const std::string& text);
+[[nodiscard]] bool WriteAllAt(int file, uint64_t offset, std::span<const uint8_t> bytes);
+
+// Reads as many bytes as there are from `offset` on, at most bytes.size(). UNAVAILABLE says what
+// the system says; the caller names the file.
+[[nodiscard]] StatusOr<size_t> ReadUpTo(int file, uint64_t offset, std::span<uint8_t> bytes);
+// Reads exactly so many. DATA_LOSS also when the file ends before.
+[[nodiscard]] Status ReadExactly(int file, uint64_t offset, std::span<uint8_t> bytes);
+[[nodiscard]] StatusOr<std::string> ReadExactly(int file, uint64_t offset, uint64_t bytes);
+// Likewise what can be read: fewer at the file's end, and before what the disk does not give.
+[[nodiscard]] std::string ReadText(int file, uint64_t offset, uint64_t most_bytes);
 
 // A lock on a folder of one program's own, so that two processes never share it. The kernel lets it
 // go when the process is over, however it ended; who comes next right after a kill waits a while
@@ -70,13 +88,10 @@ class FolderLock {
   // after all patience; UNAVAILABLE: the file cannot be used, and why. Signals do not end the wait.
   [[nodiscard]] static StatusOr<std::unique_ptr<FolderLock>> Take(const std::string& folder,
                                                                   const Options& options);
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
 
  private:
-  explicit FolderLock(int file) : file_(file) {}
-  const int file_;
+  explicit FolderLock(OwnedFile file) : file_(std::move(file)) {}
+  const OwnedFile file_;
 };
 
 // A name that a file of a checkpoint may have: letters, digits, '.', '_', '-', no leading dot, at

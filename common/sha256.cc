@@ -2,6 +2,7 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -10,6 +11,11 @@
 #include "common/check.h"
 
 namespace ringmaster {
+namespace {
+
+constexpr char kDigits[] = "0123456789abcdef";
+
+}  // namespace
 
 struct Sha256::Context {
   EVP_MD_CTX* md = EVP_MD_CTX_new();
@@ -48,7 +54,6 @@ Sha256Digest Sha256Of(const std::string& bytes) {
 }
 
 std::string Hex(std::span<const uint8_t> bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
   text.reserve(bytes.size() * 2);
   for (const uint8_t byte : bytes) {
@@ -56,6 +61,29 @@ std::string Hex(std::span<const uint8_t> bytes) {
     text.push_back(kDigits[byte & 15]);
   }
   return text;
+}
+
+std::string Hex(const std::string& bytes) {
+  return Hex({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+}
+
+std::optional<std::string> FromHex(const std::string& hex) {
+  if (hex.size() % 2 != 0 || hex.find_first_not_of(kDigits) != std::string::npos) return {};
+  const auto value = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+  std::string bytes;
+  bytes.reserve(hex.size() / 2);
+  for (size_t i = 0; i < hex.size(); i += 2) {
+    bytes += static_cast<char>(value(hex[i]) * 16 + value(hex[i + 1]));
+  }
+  return bytes;
+}
+
+std::optional<Sha256Digest> DigestFromHex(const std::string& hex) {
+  Sha256Digest digest;
+  const auto bytes = FromHex(hex);
+  if (!bytes || bytes->size() != digest.size()) return {};
+  std::ranges::copy(*bytes, digest.begin());
+  return digest;
 }
 
 StatusOr<std::string> Sha256HexOfFile(const std::string& path) {

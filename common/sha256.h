@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -34,7 +35,11 @@ class Sha256 {
 };
 
 [[nodiscard]] Sha256Digest Sha256Of(const std::string& bytes);
-[[nodiscard]] std::string Hex(std::span<const uint8_t> bytes);  // lower case
+// Lower-case hex, and the bytes of it: nothing of any other text.
+[[nodiscard]] std::string Hex(std::span<const uint8_t> bytes);
+[[nodiscard]] std::string Hex(const std::string& bytes);
+[[nodiscard]] std::optional<std::string> FromHex(const std::string& hex);
+[[nodiscard]] std::optional<Sha256Digest> DigestFromHex(const std::string& hex);
 // As messages carry it.
 [[nodiscard]] inline std::string DigestBytes(const Sha256Digest& digest) {
   return {digest.begin(), digest.end()};

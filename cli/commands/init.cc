@@ -10,6 +10,7 @@
 #include "cli/commands/commands.h"
 #include "cli/show/terminal.h"
 #include "common/check.h"
+#include "common/files.h"
 #include "common/job/field_names.h"
 #include "common/job/keys.h"
 #include "common/job/rules.h"
@@ -200,20 +201,16 @@ std::string JobTemplate() { return TemplateWriter().Write(); }
 
 // O_EXCL: a file that is there stays as it is.
 Status WriteNew(const std::string& file, const std::string& text) {
-  const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor < 0 && errno == EEXIST) {
+  const OwnedFile opened(open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!opened.valid() && errno == EEXIST) {
     return Error(absl::StatusCode::kAlreadyExists,
                  "{} exists and stays as it is; name another file, or - for stdout", file);
   }
-  if (descriptor < 0) return InvalidArgument("cannot create {}: {}", file, std::strerror(errno));
-  errno = 0;
-  const bool written =
-      write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const int error = written ? 0 : errno;
-  close(descriptor);
-  if (written) return absl::OkStatus();
+  if (!opened.valid()) return InvalidArgument("cannot create {}: {}", file, std::strerror(errno));
+  if (WriteAll(opened.get(), text)) return absl::OkStatus();
+  const Status status = Internal("cannot write {}: {}", file, std::strerror(errno));
   unlink(file.c_str());  // of a part nobody has anything
-  return Internal("cannot write {}: {}", file, error == 0 ? "no room" : std::strerror(error));
+  return status;
 }
 
 StatusOr<ExitCode> Init(const std::string& file) {

@@ -57,7 +57,7 @@ Status OpenError(const std::string& path, int error) {
 int OpenWithoutLinks(int folder, const std::string& path, Wanted wanted) {
   std::istringstream components(path);
   std::string component, next;
-  Descriptor at(fcntl(folder, F_DUPFD_CLOEXEC, 0));
+  OwnedFile at(fcntl(folder, F_DUPFD_CLOEXEC, 0));
   std::getline(components, component, '/');
   while (true) {
     const bool last = !std::getline(components, next, '/');
@@ -68,24 +68,20 @@ int OpenWithoutLinks(int folder, const std::string& path, Wanted wanted) {
     const int flags = last ? OpenFlags(wanted) : OpenFlags(Wanted::kFolder);
     const int opened = openat(at.get(), component.c_str(), flags | O_NOFOLLOW);
     if (opened < 0 || last) return opened;
-    at = Descriptor(opened);
+    at = OwnedFile(opened);
     component = next;
   }
 }
 
-void Descriptor::Close() const {
-  if (valid()) close(value_);
-}
-
-StatusOr<Descriptor> OpenFolder(const std::string& root) {
+StatusOr<OwnedFile> OpenFolder(const std::string& root) {
   const int opened = open(root.c_str(), OpenFlags(Wanted::kFolder));
   if (opened < 0) return OpenError(root, errno);
-  return Descriptor(opened);
+  return OwnedFile(opened);
 }
 
-StatusOr<Descriptor> OpenBeneath(const Descriptor& folder, const std::string& path, Wanted wanted) {
+StatusOr<OwnedFile> OpenBeneath(const OwnedFile& folder, const std::string& path, Wanted wanted) {
   if (path.find('\0') != std::string::npos) return InvalidArgument("a path holds a zero byte");
-  Descriptor file(OpenInside(folder.get(), path, wanted));
+  OwnedFile file(OpenInside(folder.get(), path, wanted));
   if (!file.valid()) return OpenError(path, errno);
   struct stat status = {};
   if (fstat(file.get(), &status) != 0) return OpenError(path, errno);
@@ -95,8 +91,8 @@ StatusOr<Descriptor> OpenBeneath(const Descriptor& folder, const std::string& pa
   return file;
 }
 
-StatusOr<FolderEntries> ListFolder(const Descriptor& folder, const std::string& path) {
-  RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenBeneath(folder, path, Wanted::kFolder));
+StatusOr<FolderEntries> ListFolder(const OwnedFile& folder, const std::string& path) {
+  RING_ASSIGN_OR_RETURN(const OwnedFile opened, OpenBeneath(folder, path, Wanted::kFolder));
   // A descriptor of its own, because closedir closes it.
   const int copy = openat(opened.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* const listing = copy < 0 ? nullptr : fdopendir(copy);
@@ -118,26 +114,6 @@ StatusOr<FolderEntries> ListFolder(const Descriptor& folder, const std::string& 
   std::ranges::sort(entries.folders);
   std::ranges::sort(entries.files);
   return entries;
-}
-
-StatusOr<size_t> ReadUpTo(int descriptor, uint64_t offset, std::span<uint8_t> bytes) {
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t got = pread(descriptor, bytes.data() + done, bytes.size() - done,
-                              static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Error(absl::StatusCode::kUnavailable, "{}", std::strerror(errno));
-    if (got == 0) break;
-    done += static_cast<size_t>(got);
-  }
-  return done;
-}
-
-Status ReadExactly(int descriptor, uint64_t offset, std::span<uint8_t> bytes) {
-  const StatusOr<size_t> got = ReadUpTo(descriptor, offset, bytes);
-  if (!got.ok()) return {absl::StatusCode::kDataLoss, got.status().message()};
-  if (*got == bytes.size()) return absl::OkStatus();
-  return {absl::StatusCode::kDataLoss, "it ends early: it shrank while it was in use"};
 }
 
 }  // namespace ringmaster::data

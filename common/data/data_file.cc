@@ -132,7 +132,7 @@ class TokenCheck {
   bool odd_ = false;  // one with an odd place is not 0
 };
 
-bool IsUnchanged(const Descriptor& descriptor, const FileIdentity& identity) {
+bool IsUnchanged(const OwnedFile& descriptor, const FileIdentity& identity) {
   struct stat status = {};
   return fstat(descriptor.get(), &status) == 0 && FileIdentity::Of(status) == identity;
 }
@@ -149,7 +149,7 @@ Status CheckSize(const std::string& name, const FileLayout& layout, uint64_t byt
 
 }  // namespace
 
-StatusOr<DataFile> DataFile::Open(const Descriptor& folder, const FoundFile& found,
+StatusOr<DataFile> DataFile::Open(const OwnedFile& folder, const FoundFile& found,
                                   const Format& format, const v1::DataSource& source,
                                   HashCache* cache) {
   RING_RETURN_IF_ERROR(StillWanted(cache->stop()));

@@ -29,7 +29,7 @@ class DataFile {
   // number that its format sets a limit to, the CRC-32 of what an archive has, SHA-256. `source`:
   // what the job says of it, as which columns are wanted where files name theirs. Errors name the
   // file, the place, what was expected and what is there; CANCELLED: the cache's stop.
-  [[nodiscard]] static StatusOr<DataFile> Open(const Descriptor& folder, const FoundFile& found,
+  [[nodiscard]] static StatusOr<DataFile> Open(const OwnedFile& folder, const FoundFile& found,
                                                const Format& format, const v1::DataSource& source,
                                                HashCache* cache);
 
@@ -60,7 +60,7 @@ class DataFile {
   v1::DataFile fact_;
   const FileKind* kind_ = nullptr;
   FileLayout layout_;
-  Descriptor descriptor_;  // of a text: of what it was converted to
+  OwnedFile descriptor_;   // of a text: of what it was converted to
   FileIdentity identity_;  // when it was hashed
 };
 

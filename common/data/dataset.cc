@@ -14,8 +14,8 @@ namespace {
 StatusOr<std::shared_ptr<const Dataset>> OpenIn(const DatasetFolders& folders,
                                                 const v1::DataSource& source,
                                                 const std::stop_token& stop) {
-  RING_ASSIGN_OR_RETURN(const Descriptor root, OpenFolder(folders.data_root));
-  RING_ASSIGN_OR_RETURN(Descriptor folder, OpenBeneath(root, source.path(), Wanted::kFolder));
+  RING_ASSIGN_OR_RETURN(const OwnedFile root, OpenFolder(folders.data_root));
+  RING_ASSIGN_OR_RETURN(OwnedFile folder, OpenBeneath(root, source.path(), Wanted::kFolder));
   RING_ASSIGN_OR_RETURN(const Format* const format, ChooseFormat(folder, source.format()));
   if (format->records != nullptr) {
     std::vector<Status> problems;

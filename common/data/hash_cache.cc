@@ -7,16 +7,13 @@
 
 #include "common/files.h"
 #include "common/log.h"
+#include "common/sha256.h"
 
 namespace ringmaster::data {
 namespace {
 
 // File systems stamp times in steps of up to two seconds.
 constexpr int64_t kSettledNs = 3'000'000'000;
-
-bool IsSha256(const std::string& text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
 
 }  // namespace
 
@@ -47,7 +44,7 @@ HashCache::HashCache(const std::string& state_dir, const std::string& format, st
     FileIdentity id;
     KnownFile known;
     words >> id.device >> id.inode >> id.size >> id.modified_ns >> known.sha256;
-    if (!words || !IsSha256(known.sha256)) continue;
+    if (!words || !DigestFromHex(known.sha256)) continue;
     if (!(words >> known.largest)) known.largest = -1;
     entries_[id] = known;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "common/data/beneath.h"
@@ -17,19 +18,6 @@ constexpr int kMaxFolderDepth = 64;
 
 uint64_t PiecesOf(uint64_t bytes) {
   return bytes / kManifestPieceBytes + (bytes % kManifestPieceBytes != 0 ? 1 : 0);
-}
-
-bool ReadHex(const std::string& text, Sha256Digest* digest) {
-  if (text.size() != 2 * digest->size()) return false;
-  const auto value = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-  };
-  for (size_t i = 0; i < digest->size(); ++i) {
-    const int high = value(text[2 * i]), low = value(text[2 * i + 1]);
-    if (high < 0 || low < 0) return false;
-    (*digest)[i] = static_cast<uint8_t>(high * 16 + low);
-  }
-  return true;
 }
 
 // Takes the one shape that a manifest has while it is read, so that nothing else is ever kept:
@@ -110,13 +98,13 @@ bool ManifestReader::string(std::string& value) {
     return true;
   }
   if (place_ != Place::kPieces) return Unexpected("a text");
-  Sha256Digest digest;
-  if (!ReadHex(value, &digest)) {
+  const std::optional<Sha256Digest> digest = DigestFromHex(value);
+  if (!digest) {
     return Fail(fmt::format("piece {} of file {} is \"{}\", expected a SHA-256 of 64 hex digits",
                             files_.back().pieces.size(), files_.size(),
                             OneLine(value, kMaxNameText)));
   }
-  files_.back().pieces.push_back(digest);
+  files_.back().pieces.push_back(*digest);
   return true;
 }
 
@@ -219,7 +207,7 @@ StatusOr<DataManifest> ManifestReader::Finish() {
 
 // A walk over a folder, and how many folders it may still find.
 struct Walk {
-  const Descriptor& root;
+  const OwnedFile& root;
   uint64_t left = kMaxDatasetFiles;
   std::vector<std::string> names;
 };
@@ -307,7 +295,7 @@ std::string PrintDataManifest(const DataManifest& manifest) {
 }
 
 StatusOr<DataManifest> MakeDataManifest(const std::string& folder) {
-  RING_ASSIGN_OR_RETURN(const Descriptor root, OpenFolder(folder));
+  RING_ASSIGN_OR_RETURN(const OwnedFile root, OpenFolder(folder));
   Walk walk{.root = root, .names = {}};
   RING_RETURN_IF_ERROR(Annotate(ListBelow("", 0, &walk), folder));
   if (walk.names.empty()) return InvalidArgument("{}: there are no files in it", folder);
@@ -315,7 +303,7 @@ StatusOr<DataManifest> MakeDataManifest(const std::string& folder) {
   std::vector<uint8_t> piece(kManifestPieceBytes);
   DataManifest manifest;
   for (const std::string& name : walk.names) {
-    RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenBeneath(root, name, Wanted::kFile));
+    RING_ASSIGN_OR_RETURN(const OwnedFile opened, OpenBeneath(root, name, Wanted::kFile));
     manifest.push_back({.name = name, .bytes = 0, .pieces = {}});
     RING_RETURN_IF_ERROR(Annotate(HashPieces(opened.get(), &piece, &manifest.back()), name));
   }

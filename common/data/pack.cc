@@ -31,22 +31,14 @@ Status DiskError(const std::string& what, const std::string& path) {
                std::strerror(errno));
 }
 
-Status WriteAt(const Descriptor& file, uint64_t offset, std::span<const uint8_t> bytes,
+Status WriteAt(const OwnedFile& file, uint64_t offset, std::span<const uint8_t> bytes,
                const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t wrote =
-        pwrite(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return DiskError("write to", path);
-    offset += static_cast<uint64_t>(wrote);
-    bytes = bytes.subspan(static_cast<size_t>(wrote));
-  }
-  return absl::OkStatus();
+  return WriteAllAt(file.get(), offset, bytes) ? absl::OkStatus() : DiskError("write to", path);
 }
 
-StatusOr<Descriptor> CreateArray(const std::string& path, Number number,
-                                 const std::vector<uint64_t>& shape, uint64_t* begin) {
-  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+StatusOr<OwnedFile> CreateArray(const std::string& path, Number number,
+                                const std::vector<uint64_t>& shape, uint64_t* begin) {
+  OwnedFile file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!file.valid()) return DiskError("create", path);
   const std::vector<uint8_t> header = WriteNpyHeader(number, shape);
   *begin = header.size();
@@ -54,7 +46,7 @@ StatusOr<Descriptor> CreateArray(const std::string& path, Number number,
   return file;
 }
 
-Status Sync(const Descriptor& file, const std::string& path) {
+Status Sync(const OwnedFile& file, const std::string& path) {
   if (!file.valid() || fsync(file.get()) == 0) return absl::OkStatus();
   return DiskError("sync", path);
 }

@@ -58,7 +58,7 @@ class Packing {
   };
   // Of a split, as they lie in the files.
   struct Arrays {
-    Descriptor images, labels;
+    OwnedFile images, labels;
     uint64_t images_begin = 0, labels_begin = 0;
   };
   Packing(std::shared_ptr<const Dataset> dataset, std::string folder, const PackOptions& options);

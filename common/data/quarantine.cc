@@ -37,7 +37,7 @@ StatusOr<Quarantined> ParseEntry(const std::string& line) {
 
 }  // namespace
 
-StatusOr<Quarantine> Quarantine::In(const Descriptor& folder) {
+StatusOr<Quarantine> Quarantine::In(const OwnedFile& folder) {
   const auto file = OpenBeneath(folder, kQuarantineFile, Wanted::kFile);
   if (file.status().code() == absl::StatusCode::kNotFound) return Quarantine();
   if (!file.ok()) return file.status();
@@ -45,11 +45,9 @@ StatusOr<Quarantine> Quarantine::In(const Descriptor& folder) {
   if (fstat(file->get(), &status) != 0 || static_cast<uint64_t>(status.st_size) > kMostListBytes) {
     return FailedPrecondition("{} has more than {} bytes", kQuarantineFile, kMostListBytes);
   }
-  std::string text(static_cast<size_t>(status.st_size), '\0');
-  RING_RETURN_IF_ERROR(
-      Annotate(ReadExactly(file->get(), 0, {reinterpret_cast<uint8_t*>(text.data()), text.size()}),
-               kQuarantineFile));
-  auto parsed = Parse(text);
+  const auto text = ReadExactly(file->get(), 0, static_cast<uint64_t>(status.st_size));
+  if (!text.ok()) return Annotate(text.status(), kQuarantineFile);
+  auto parsed = Parse(*text);
   if (!parsed.ok()) return Annotate(parsed.status(), kQuarantineFile);
   return parsed;
 }

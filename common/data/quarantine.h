@@ -31,7 +31,7 @@ class Quarantine {
   Quarantine() = default;
   // That of a folder; empty where it has none. FAILED_PRECONDITION names the line that is no entry,
   // or one that stands there twice.
-  [[nodiscard]] static StatusOr<Quarantine> In(const Descriptor& folder);
+  [[nodiscard]] static StatusOr<Quarantine> In(const OwnedFile& folder);
   [[nodiscard]] static StatusOr<Quarantine> Parse(const std::string& text);
 
   void Add(Quarantined out);

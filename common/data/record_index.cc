@@ -119,7 +119,7 @@ class Parser {
 class Memory {
  public:
   Memory(const std::string& state_dir, const Format& format, const v1::DataSource& source,
-         const Descriptor& folder) {
+         const OwnedFile& folder) {
     if (state_dir.empty()) return;
     struct stat status = {};
     RING_CHECK(fstat(folder.get(), &status) == 0, "fstat of an open folder");
@@ -171,10 +171,10 @@ class Memory {
 };
 
 // The records of a file, read or remembered.
-StatusOr<FoundRecords> RecordsOf(const Descriptor& folder, const RecordFormat& format,
+StatusOr<FoundRecords> RecordsOf(const OwnedFile& folder, const RecordFormat& format,
                                  const v1::DataSource& source, RecordFile* file, Memory* memory,
                                  const std::stop_token& stop) {
-  RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenBeneath(folder, file->name, Wanted::kFile));
+  RING_ASSIGN_OR_RETURN(const OwnedFile opened, OpenBeneath(folder, file->name, Wanted::kFile));
   struct stat status = {};
   RING_CHECK(fstat(opened.get(), &status) == 0, "fstat of an open file");
   file->identity = FileIdentity::Of(status);
@@ -283,7 +283,7 @@ Status Sift(const RecordFile& file, const Quarantine& quarantine, FoundRecords* 
 
 }  // namespace
 
-StatusOr<RecordListing> ListBySplit(const Descriptor& folder, bool (*is)(const std::string& name)) {
+StatusOr<RecordListing> ListBySplit(const OwnedFile& folder, bool (*is)(const std::string& name)) {
   RING_ASSIGN_OR_RETURN(const FolderEntries entries, ListFolder(folder, "."));
   RecordListing listing;
   const auto add = [&](const std::string& name) {
@@ -301,7 +301,7 @@ StatusOr<RecordListing> ListBySplit(const Descriptor& folder, bool (*is)(const s
   return listing;
 }
 
-RecordIndex RecordIndex::Of(const Descriptor& folder, const Format& format,
+RecordIndex RecordIndex::Of(const OwnedFile& folder, const Format& format,
                             const v1::DataSource& source, const Reading& reading,
                             const Quarantine& quarantine, std::vector<Status>* problems) {
   RecordIndex index;
@@ -426,7 +426,7 @@ std::vector<Array> RecordIndex::arrays() const {
   return arrays;
 }
 
-RecordReader::RecordReader(Descriptor folder, RecordIndex index)
+RecordReader::RecordReader(OwnedFile folder, RecordIndex index)
     : folder_(std::move(folder)), index_(std::move(index)) {
   if (index_.files().size() > KeptOpen()) return;
   open_.resize(index_.files().size());
@@ -459,13 +459,13 @@ Status RecordReader::ReadImage(Split split, uint64_t sample, const image::Placem
 Status RecordReader::Read(Split split, uint64_t sample, std::vector<uint8_t>* bytes) const {
   const Record& record = index_.at(split, sample);
   bytes->resize(record.bytes);
-  Descriptor opened;
+  OwnedFile opened;
   if (open_.empty() || !open_[record.file].valid()) {
     auto file = OpenBeneath(folder_, index_.files()[record.file].name, Wanted::kFile);
     if (!file.ok()) return Annotate(DataLoss("{}", Message(file.status())), NameOf(split, sample));
     opened = *std::move(file);
   }
-  const Descriptor& file = opened.valid() ? opened : open_[record.file];
+  const OwnedFile& file = opened.valid() ? opened : open_[record.file];
   const Status read = ReadExactly(file.get(), record.offset, *bytes);
   if (!read.ok()) return Annotate(read, NameOf(split, sample));
   const uint32_t crc = ExtendCrc32c(0, *bytes);

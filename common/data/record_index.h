@@ -75,7 +75,7 @@ struct RecordListing {
 // Files of a folder, and of its folders whose names say a split, which `is` accepts by their names;
 // the words of a path say the split, and where none does they are training samples. The first word
 // counts: train, training; validation, val, valid, test.
-[[nodiscard]] StatusOr<RecordListing> ListBySplit(const Descriptor& folder,
+[[nodiscard]] StatusOr<RecordListing> ListBySplit(const OwnedFile& folder,
                                                   bool (*is)(const std::string& name));
 
 // What a file holds.
@@ -89,9 +89,9 @@ struct FoundRecords {
 struct RecordFormat {
   const char* looks;  // for messages
   // Whether a folder looks like one.
-  bool (*is_there)(const Descriptor& folder);
+  bool (*is_there)(const OwnedFile& folder);
   // FAILED_PRECONDITION names what is wrong with names and folders.
-  StatusOr<RecordListing> (*list)(const Descriptor& folder);
+  StatusOr<RecordListing> (*list)(const OwnedFile& folder);
   // The records of a file that is open, but for their member `file`.
   // FAILED_PRECONDITION says what is wrong with it, without its name; CANCELLED: `stop`.
   StatusOr<FoundRecords> (*find)(const v1::DataSource& source, const RecordFile& file,
@@ -118,7 +118,7 @@ class RecordIndex {
   // Lists the folder, reads the files that are not remembered, and remembers them. What
   // `quarantine` lists is left out. All problems go to `problems`, of which there are at most
   // kMostProblems; the index holds what is right. A stop is one of them, CANCELLED.
-  [[nodiscard]] static RecordIndex Of(const Descriptor& folder, const Format& format,
+  [[nodiscard]] static RecordIndex Of(const OwnedFile& folder, const Format& format,
                                       const v1::DataSource& source, const Reading& reading,
                                       const Quarantine& quarantine, std::vector<Status>* problems);
   static constexpr size_t kMostProblems = 100;
@@ -155,7 +155,7 @@ class RecordIndex {
 // Reads records of an index, from files beneath the folder of the dataset. Thread-safe.
 class RecordReader {
  public:
-  RecordReader(Descriptor folder, RecordIndex index);
+  RecordReader(OwnedFile folder, RecordIndex index);
 
   [[nodiscard]] const RecordIndex& index() const { return index_; }
   // A placement of an image, as image::Render has it. Errors as Read.
@@ -167,9 +167,9 @@ class RecordReader {
   [[nodiscard]] std::string NameOf(Split split, uint64_t sample) const;
 
  private:
-  Descriptor folder_;
+  OwnedFile folder_;
   RecordIndex index_;
-  std::vector<Descriptor> open_;  // of each file, where they are few
+  std::vector<OwnedFile> open_;  // of each file, where they are few
 };
 
 }  // namespace ringmaster::data

@@ -56,7 +56,7 @@ bool IsOf(const Format& format, std::string name) {
 }
 
 Status CheckEmpty(const std::string& folder, const Format& format) {
-  RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenFolder(folder));
+  RING_ASSIGN_OR_RETURN(const OwnedFile opened, OpenFolder(folder));
   if (format.records != nullptr && format.records->is_there(opened)) {
     return Error(absl::StatusCode::kAlreadyExists,
                  "{} already holds data of format {}: nothing was written; choose another folder, "

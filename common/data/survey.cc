@@ -80,7 +80,7 @@ void CheckOptional(const Format& format, const std::vector<FoundFile>& found,
 
 }  // namespace
 
-StatusOr<std::vector<std::string>> NamesIn(const Descriptor& folder) {
+StatusOr<std::vector<std::string>> NamesIn(const OwnedFile& folder) {
   RING_ASSIGN_OR_RETURN(const FolderEntries entries, ListFolder(folder, "."));
   std::vector<std::string> names = entries.files;  // a folder of a file's name is said to be none
   names.insert(names.end(), entries.folders.begin(), entries.folders.end());
@@ -116,7 +116,7 @@ bool HasAll(const std::vector<FoundFile>& many, const std::vector<FoundFile>& fe
   });
 }
 
-StatusOr<const Format*> ChooseFormat(const Descriptor& folder, const std::string& name) {
+StatusOr<const Format*> ChooseFormat(const OwnedFile& folder, const std::string& name) {
   if (!name.empty()) return FindFormat(name);
   RING_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
   std::vector<const Format*> found;
@@ -150,7 +150,7 @@ StatusOr<const Format*> ChooseFormat(const Descriptor& folder, const std::string
       fmt::join(there, ", "));
 }
 
-Survey SurveyFolder(const Descriptor& folder, const Format& format, const v1::DataSource& source,
+Survey SurveyFolder(const OwnedFile& folder, const Format& format, const v1::DataSource& source,
                     HashCache* cache) {
   Survey survey;
   const StatusOr<std::vector<std::string>> names = NamesIn(folder);

@@ -25,7 +25,7 @@ struct Survey {
 };
 
 // The names in a folder and, as `train/x.npy`, in its folders train and test; sorted.
-[[nodiscard]] StatusOr<std::vector<std::string>> NamesIn(const Descriptor& folder);
+[[nodiscard]] StatusOr<std::vector<std::string>> NamesIn(const OwnedFile& folder);
 
 // Those of `names` that are files of the format.
 [[nodiscard]] std::vector<FoundFile> FilesOf(const Format& format,
@@ -34,10 +34,10 @@ struct Survey {
 // The format called `name`, or without a name the one whose files are in the folder; where files
 // are of several it is the one of which all are, and of those the first. NOT_FOUND: no format's
 // are; INVALID_ARGUMENT: those of several, which it lists, or no format has this name.
-[[nodiscard]] StatusOr<const Format*> ChooseFormat(const Descriptor& folder,
+[[nodiscard]] StatusOr<const Format*> ChooseFormat(const OwnedFile& folder,
                                                    const std::string& name);
 
-[[nodiscard]] Survey SurveyFolder(const Descriptor& folder, const Format& format,
+[[nodiscard]] Survey SurveyFolder(const OwnedFile& folder, const Format& format,
                                   const v1::DataSource& source, HashCache* cache);
 
 }  // namespace ringmaster::data

@@ -25,8 +25,8 @@ bool IsEntry(const std::string& line) {
 }
 
 // Of a file with a problem: as much as there is to see.
-void Look(const Descriptor& folder, VerifiedFile* file) {
-  const StatusOr<Descriptor> opened = OpenBeneath(folder, file->name, Wanted::kFile);
+void Look(const OwnedFile& folder, VerifiedFile* file) {
+  const StatusOr<OwnedFile> opened = OpenBeneath(folder, file->name, Wanted::kFile);
   struct stat status = {};
   if (!opened.ok() || fstat(opened->get(), &status) != 0) return;
   file->bytes = static_cast<uint64_t>(status.st_size);
@@ -42,7 +42,7 @@ void Look(const Descriptor& folder, VerifiedFile* file) {
   file->sha256 = Hex(hash.Finish());
 }
 
-VerifiedFile FileOf(const Descriptor& folder, const SurveyedFile& surveyed) {
+VerifiedFile FileOf(const OwnedFile& folder, const SurveyedFile& surveyed) {
   VerifiedFile file{surveyed.found.name, {}, {}, {}};
   if (surveyed.file) {
     const v1::DataFile& fact = surveyed.file->fact();
@@ -106,7 +106,7 @@ Status DecodeAll(const RecordReader& records, Depth depth, Verification* verific
 }
 
 // Reads every record; a list of SHA-256 is of whole files.
-StatusOr<Verification> VerifyRecords(const Descriptor& folder, const Format& format,
+StatusOr<Verification> VerifyRecords(const OwnedFile& folder, const Format& format,
                                      const v1::DataSource& source,
                                      const std::optional<Sha256List>& list, Depth depth) {
   std::vector<Status> problems;
@@ -137,7 +137,7 @@ StatusOr<Verification> VerifyRecords(const Descriptor& folder, const Format& for
     }
   }
   if (depth == Depth::kHeaders) return verification;
-  RING_ASSIGN_OR_RETURN(Descriptor again, OpenBeneath(folder, ".", Wanted::kFolder));
+  RING_ASSIGN_OR_RETURN(OwnedFile again, OpenBeneath(folder, ".", Wanted::kFolder));
   const RecordReader records(std::move(again), std::move(index));
   RING_RETURN_IF_ERROR(DecodeAll(records, depth, &verification));
   return verification;
@@ -172,7 +172,7 @@ StatusOr<Sha256List> ParseSha256List(const std::string& text) {
 
 StatusOr<Verification> Verify(const std::string& folder, const v1::DataSource& source,
                               const std::optional<Sha256List>& list, Depth depth) {
-  RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenFolder(folder));
+  RING_ASSIGN_OR_RETURN(const OwnedFile opened, OpenFolder(folder));
   const StatusOr<const Format*> found = ChooseFormat(opened, source.format());
   if (!found.ok()) return Annotate(found.status(), folder);
   const Format* const chosen = *found;

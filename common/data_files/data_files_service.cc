@@ -188,8 +188,8 @@ class ReadTurns {
     std::string& data = *message->mutable_data();
     data.resize(count);
     const std::span<uint8_t> bytes(reinterpret_cast<uint8_t*>(data.data()), count);
-    RING_RETURN_IF_ERROR(Annotate(data::ReadExactly(file_->get(), request_.offset() + done_, bytes),
-                                  request_.name()));
+    RING_RETURN_IF_ERROR(
+        Annotate(ReadExactly(file_->get(), request_.offset() + done_, bytes), request_.name()));
     message->set_crc32c(ExtendCrc32c(0, bytes));
     done_ += count;
     return Turn::kSend;
@@ -198,10 +198,10 @@ class ReadTurns {
  private:
   Status Open() {
     RING_RETURN_IF_ERROR(CheckName(request_.name()));
-    RING_ASSIGN_OR_RETURN(const data::Descriptor root, data::OpenFolder(place_.root));
-    RING_ASSIGN_OR_RETURN(const data::Descriptor folder,
+    RING_ASSIGN_OR_RETURN(const OwnedFile root, data::OpenFolder(place_.root));
+    RING_ASSIGN_OR_RETURN(const OwnedFile folder,
                           data::OpenBeneath(root, place_.path, data::Wanted::kFolder));
-    RING_ASSIGN_OR_RETURN(data::Descriptor file,
+    RING_ASSIGN_OR_RETURN(OwnedFile file,
                           data::OpenBeneath(folder, request_.name(), data::Wanted::kFile));
     struct stat status = {};
     const bool told = fstat(file.get(), &status) == 0;
@@ -216,13 +216,13 @@ class ReadTurns {
                              request_.bytes(), request_.offset(), request_.name(), bytes,
                              kPieceBytes);
     }
-    file_ = std::make_shared<data::Descriptor>(std::move(file));
+    file_ = std::make_shared<OwnedFile>(std::move(file));
     return absl::OkStatus();
   }
 
   Place place_;
   v1::ReadPieceRequest request_;
-  std::shared_ptr<data::Descriptor> file_;
+  std::shared_ptr<OwnedFile> file_;
   uint64_t done_ = 0;
 };
 

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
-#include <span>
 #include <sstream>
 #include <utility>
 
@@ -26,22 +25,7 @@ std::string Join(const std::string& folder, const std::string& name) {
   return folder.empty() ? name : folder + "/" + name;
 }
 
-std::optional<std::string> FromHex(const std::string& text) {
-  const auto digit = [](char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-  };
-  if (text.size() % 64 != 0) return std::nullopt;
-  std::string bytes(text.size() / 2, '\0');
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
-    if (high < 0 || low < 0) return std::nullopt;
-    bytes[i] = static_cast<char>(high * 16 + low);
-  }
-  return bytes;
-}
-
-StatusOr<data::FileIdentity> IdentityOf(const data::Descriptor& file, const std::string& name) {
+StatusOr<data::FileIdentity> IdentityOf(const OwnedFile& file, const std::string& name) {
   struct stat status = {};
   if (fstat(file.get(), &status) == 0) return data::FileIdentity::Of(status);
   return Error(absl::StatusCode::kUnavailable, "{}: {}", name, std::strerror(errno));
@@ -62,7 +46,7 @@ Status CheckName(const std::string& name) {
                                       : Message(status));
 }
 
-FileList::FileList(data::Descriptor folder, std::string memory)
+FileList::FileList(OwnedFile folder, std::string memory)
     : folder_(std::move(folder)), memory_(std::move(memory)), open_folders_{""} {}
 
 FileList::~FileList() { Save(); }
@@ -70,8 +54,8 @@ FileList::~FileList() { Save(); }
 StatusOr<std::unique_ptr<FileList>> FileList::Begin(const std::string& root,
                                                     const std::string& path,
                                                     const std::string& state_dir) {
-  RING_ASSIGN_OR_RETURN(const data::Descriptor above, data::OpenFolder(root));
-  RING_ASSIGN_OR_RETURN(data::Descriptor folder, data::OpenBeneath(above, path, Wanted::kFolder));
+  RING_ASSIGN_OR_RETURN(const OwnedFile above, data::OpenFolder(root));
+  RING_ASSIGN_OR_RETURN(OwnedFile folder, data::OpenBeneath(above, path, Wanted::kFolder));
   RING_ASSIGN_OR_RETURN(const data::FileIdentity identity, IdentityOf(folder, path));
   std::string memory;
   if (!state_dir.empty()) {
@@ -102,7 +86,7 @@ Status FileList::ListNext() {
     const std::string whole = Join(at, name);
     RING_RETURN_IF_ERROR(CheckName(whole));
     // What leads out of the folder, and what is no file, is not the dataset's.
-    const StatusOr<data::Descriptor> file = data::OpenBeneath(folder_, whole, Wanted::kFile);
+    const StatusOr<OwnedFile> file = data::OpenBeneath(folder_, whole, Wanted::kFile);
     if (!file.ok() && file.status().code() == absl::StatusCode::kInvalidArgument) continue;
     if (!file.ok()) return file.status();
     RING_ASSIGN_OR_RETURN(const data::FileIdentity identity, IdentityOf(*file, whole));
@@ -144,7 +128,7 @@ Status FileList::HashNext() {
   if (file.pieces.size() < pieces) {
     const uint64_t offset = file.pieces.size() * kPieceBytes;
     buffer_.resize(std::min(kPieceBytes, file.bytes - offset));
-    RING_RETURN_IF_ERROR(Annotate(data::ReadExactly(file_.get(), offset, buffer_), file.name));
+    RING_RETURN_IF_ERROR(Annotate(ReadExactly(file_.get(), offset, buffer_), file.name));
     Sha256 hash;
     hash.Update(buffer_);
     file.pieces.push_back(hash.Finish());
@@ -152,7 +136,7 @@ Status FileList::HashNext() {
     if (file.pieces.size() < pieces) return absl::OkStatus();
     RING_RETURN_IF_ERROR(KeepHashes());
   }
-  file_ = data::Descriptor();
+  file_ = OwnedFile();
   complete_ = ++known_ == files_.size();
   if (complete_) Save();
   return absl::OkStatus();
@@ -193,10 +177,8 @@ void FileList::Save() {
   if (!std::exchange(news_, false)) return;
   std::string content;
   for (const auto& [id, pieces] : remembered_) {
-    const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(pieces.data()),
-                                         pieces.size());
     content +=
-        fmt::format("{} {} {} {} {}\n", id.device, id.inode, id.size, id.modified_ns, Hex(bytes));
+        fmt::format("{} {} {} {} {}\n", id.device, id.inode, id.size, id.modified_ns, Hex(pieces));
   }
   const Status written = WriteDurably(memory_, content);
   if (!written.ok()) spdlog::warn("served files are hashed again next time: {}", Message(written));

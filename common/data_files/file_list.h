@@ -62,7 +62,7 @@ class FileList {
   [[nodiscard]] uint64_t known_bytes() const { return known_bytes_; }
 
  private:
-  FileList(data::Descriptor folder, std::string memory);
+  FileList(OwnedFile folder, std::string memory);
   [[nodiscard]] Status ListNext();
   [[nodiscard]] Status HashNext();
   [[nodiscard]] Status OpenNext();
@@ -70,7 +70,7 @@ class FileList {
   void Recall();
   void Save();
 
-  const data::Descriptor folder_;
+  const OwnedFile folder_;
   const std::string memory_;               // path of the file that remembers; empty: none
   std::vector<std::string> open_folders_;  // not listed yet
   std::vector<ListedFile> files_;
@@ -79,7 +79,7 @@ class FileList {
   bool complete_ = false;
   size_t known_ = 0;
   uint64_t total_bytes_ = 0, known_bytes_ = 0;
-  data::Descriptor file_;  // that is being hashed
+  OwnedFile file_;  // that is being hashed
   data::FileIdentity identity_;
   std::vector<uint8_t> buffer_;
   std::map<data::FileIdentity, std::string> remembered_;  // SHA-256 of pieces, one after the other

@@ -78,7 +78,7 @@ std::string Fullest(const Sizes& sizes) {
 // What there is beneath one folder of what a job names.
 class Finder {
  public:
-  Finder(const data::Descriptor& folder, Sizes* found) : folder_(folder), found_(*found) {}
+  Finder(const OwnedFile& folder, Sizes* found) : folder_(folder), found_(*found) {}
 
   Status AddFile(const char* key, const std::string& path) {
     if (OneLine(path, kMostPath) != path) {
@@ -133,7 +133,7 @@ class Finder {
   }
 
  private:
-  const data::Descriptor& folder_;
+  const OwnedFile& folder_;
   Sizes& found_;
 };
 
@@ -148,12 +148,12 @@ Status CheckSum(const Sizes& sizes) {
       kInclude, FormatBytes(sum), FormatBytes(kMostScriptBytes), Largest(sizes));
 }
 
-StatusOr<std::string> ReadFile(const data::Descriptor& folder, const std::string& path) {
+StatusOr<std::string> ReadFile(const OwnedFile& folder, const std::string& path) {
   RING_ASSIGN_OR_RETURN(const auto file, data::OpenBeneath(folder, path, data::Wanted::kFile));
   std::string content(kMostScriptBytes + 1, '\0');  // one that grows is found to be too large
   RING_ASSIGN_OR_RETURN(
       const size_t bytes,
-      data::ReadUpTo(file.get(), 0, {reinterpret_cast<uint8_t*>(content.data()), content.size()}));
+      ReadUpTo(file.get(), 0, {reinterpret_cast<uint8_t*>(content.data()), content.size()}));
   content.resize(bytes);
   content.shrink_to_fit();
   return content;

@@ -54,7 +54,7 @@ Status CannotWrite(const std::string& what, const std::string& path) {
 StatusOr<PrivateFolder> PrivateFolder::Open(const std::string& path) {
   OwnedFile folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   struct stat found = {};
-  if (folder.get() < 0 || fstat(folder.get(), &found) != 0) return OpenError(path);
+  if (!folder.valid() || fstat(folder.get(), &found) != 0) return OpenError(path);
   RING_RETURN_IF_ERROR(CheckPrivate(found, path, "700"));
   return PrivateFolder(path, std::move(folder));
 }
@@ -65,21 +65,14 @@ StatusOr<Secret> PrivateFolder::Read(const std::string& name) const {
   const OwnedFile file(
       openat(folder_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat found = {};
-  if (file.get() < 0 || fstat(file.get(), &found) != 0) return OpenError(path);
+  if (!file.valid() || fstat(file.get(), &found) != 0) return OpenError(path);
   RING_RETURN_IF_ERROR(CheckPrivate(found, path, "600"));
   if (!S_ISREG(found.st_mode) || found.st_size > kMaxFileBytes) {
     return FailedPrecondition("{} is no plain file of at most {} bytes", path, kMaxFileBytes);
   }
-  std::string text(static_cast<size_t>(found.st_size), '\0');
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = read(file.get(), text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    done += static_cast<size_t>(count);
-  }
-  Secret content(std::move(text));
-  if (done < content.text().size()) return FailedPrecondition("cannot read {} to its end", path);
+  const auto bytes = static_cast<size_t>(found.st_size);
+  Secret content(ReadText(file.get(), 0, bytes));
+  if (content.text().size() < bytes) return FailedPrecondition("cannot read {} to its end", path);
   return content;
 }
 

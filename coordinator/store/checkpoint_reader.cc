@@ -43,15 +43,11 @@ StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(const std::st
   return reader;
 }
 
-CheckpointReader::~CheckpointReader() {
-  for (const File& file : files_) close(file.descriptor);
-}
-
 Status CheckpointReader::Add(const std::string& name, const Manifest::File& expected) {
   const std::string path = path_ + "/" + name;
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return CannotOpen(path);
-  files_.push_back({name, descriptor, expected});
+  OwnedFile opened(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!opened.valid()) return CannotOpen(path);
+  files_.push_back({name, std::move(opened), expected});
   return absl::OkStatus();
 }
 
@@ -59,19 +55,15 @@ StatusOr<std::optional<v1::FilePiece>> CheckpointReader::Next() {
   if (current_ == files_.size()) return std::optional<v1::FilePiece>();
   const File& file = files_[current_];
   std::string data(std::min(kPieceBytes, file.expected.bytes - offset_), '\0');
-  for (size_t done = 0; done < data.size();) {
-    const ssize_t got = pread(file.descriptor, data.data() + done, data.size() - done,
-                              static_cast<off_t>(offset_ + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      return Error(absl::StatusCode::kUnavailable, "cannot read {}/{} at byte {}: {}", path_,
-                   file.name, offset_ + done, std::strerror(errno));
-    }
-    if (got == 0) {
-      return Error(absl::StatusCode::kDataLoss, "{}/{} ends at byte {}, expected {}", path_,
-                   file.name, offset_ + done, file.expected.bytes);
-    }
-    done += static_cast<size_t>(got);
+  const StatusOr<size_t> got =
+      ReadUpTo(file.opened.get(), offset_, {reinterpret_cast<uint8_t*>(data.data()), data.size()});
+  if (!got.ok()) {
+    return Error(absl::StatusCode::kUnavailable, "cannot read {}/{} from byte {} on: {}", path_,
+                 file.name, offset_, Message(got.status()));
+  }
+  if (*got < data.size()) {
+    return Error(absl::StatusCode::kDataLoss, "{}/{} ends at byte {}, expected {}", path_,
+                 file.name, offset_ + *got, file.expected.bytes);
   }
   hash_.Update(data);
   v1::FilePiece piece;

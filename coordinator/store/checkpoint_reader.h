@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/files.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "coordinator/store/manifest.h"
@@ -21,9 +22,6 @@ class CheckpointReader {
   // the folder does not hold what was stored.
   [[nodiscard]] static StatusOr<std::unique_ptr<CheckpointReader>> Open(const std::string& path,
                                                                         const std::string& sha256);
-  ~CheckpointReader();
-  CheckpointReader(const CheckpointReader&) = delete;
-  CheckpointReader& operator=(const CheckpointReader&) = delete;
 
   [[nodiscard]] const Manifest& manifest() const { return manifest_; }
 
@@ -34,7 +32,7 @@ class CheckpointReader {
  private:
   struct File {
     std::string name;
-    int descriptor;
+    OwnedFile opened;
     Manifest::File expected;
   };
   explicit CheckpointReader(std::string path) : path_(std::move(path)) {}

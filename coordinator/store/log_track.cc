@@ -20,34 +20,16 @@ constexpr char kSuffix[] = ".log";
 constexpr uint64_t kTailBytes = 128 << 10;  // several of the longest records
 
 Status AppendDurably(const std::string& path, const std::string& text) {
-  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (file < 0) return DiskError("log: cannot open", path);
-  Status status;
-  for (size_t done = 0; done < text.size() && status.ok();) {
-    const ssize_t wrote = write(file, text.data() + done, text.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) status = DiskError("log: cannot write", path);
-    done += static_cast<size_t>(std::max<ssize_t>(wrote, 0));
-  }
-  if (status.ok() && fdatasync(file) != 0) status = DiskError("log: cannot sync", path);
-  close(file);
-  return status;
+  const OwnedFile file(open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (!file.valid()) return DiskError("log: cannot open", path);
+  if (!WriteAll(file.get(), text)) return DiskError("log: cannot write", path);
+  if (fdatasync(file.get()) != 0) return DiskError("log: cannot sync", path);
+  return absl::OkStatus();
 }
 
 std::string ReadRange(const std::string& path, uint64_t begin, uint64_t end) {
-  std::string text(end - begin, '\0');
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  size_t done = 0;
-  while (file >= 0 && done < text.size()) {
-    const ssize_t got =
-        pread(file, text.data() + done, text.size() - done, static_cast<off_t>(begin + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    done += static_cast<size_t>(got);
-  }
-  if (file >= 0) close(file);
-  text.resize(done);
-  return text;
+  const OwnedFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return ReadText(file.get(), begin, end - begin);
 }
 
 // The last record in bytes [begin, end) of a file, and where it ends.
@@ -132,10 +114,9 @@ void LogTrack::ReadFirst() {
 
 Status LogTrack::OpenSegment(uint64_t first) {
   Segment segment{folder_ + "/" + FileName{worker_, first}.ToString(), first, 0};
-  const int file =
-      open(segment.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (file < 0) return DiskError("log: cannot make", segment.path);
-  close(file);
+  const OwnedFile file(
+      open(segment.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid()) return DiskError("log: cannot make", segment.path);
   RING_RETURN_IF_ERROR(SyncFolder(folder_));
   segments_.push_back(std::move(segment));
   broken_ = false;

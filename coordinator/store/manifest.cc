@@ -2,17 +2,12 @@
 
 #include "common/files.h"
 #include "common/json.h"
+#include "common/sha256.h"
 
 namespace ringmaster::coordinator {
 namespace {
 
 constexpr uint64_t kFormat = 1;
-
-// Of whole bytes, at least one.
-bool IsHex(const std::string& text) {
-  return !text.empty() && text.size() % 2 == 0 &&
-         text.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
 
 Manifest Read(const nlohmann::json& json) {
   Manifest manifest;
@@ -51,7 +46,7 @@ StatusOr<Manifest> ParseManifest(const std::string& text) {
     }
     Manifest manifest = Read(json);
     for (const std::string* digest : {&manifest.result_digest, &manifest.digest}) {
-      if (IsHex(*digest)) continue;
+      if (!digest->empty() && FromHex(*digest)) continue;
       return InvalidArgument("{} has the digest \"{}\", expected lower-case hex", kManifestName,
                              digest->substr(0, 100));
     }

@@ -26,7 +26,7 @@ StagedCheckpoint::StagedCheckpoint(std::string temporary, std::string target, ui
       max_bytes_(max_bytes) {}
 
 StagedCheckpoint::~StagedCheckpoint() {
-  if (file_ >= 0) close(file_);
+  file_.Close();
   std::error_code ignored;  // what stays behind is swept at the next start
   std::filesystem::remove_all(temporary_, ignored);
 }
@@ -53,8 +53,8 @@ Status StagedCheckpoint::Begin(const std::string& name) {
   if (files_.contains(name)) return InvalidArgument("file {} comes twice", name);
   if (files_.size() >= kMaxFiles) return InvalidArgument("more than {} files", kMaxFiles);
   const std::string path = temporary_ + "/" + name;
-  file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (file_ < 0) return DiskError("create", path);
+  file_ = OwnedFile(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file_.valid()) return DiskError("create", path);
   name_ = name;
   bytes_ = 0;
   return absl::OkStatus();
@@ -68,12 +68,7 @@ Status StagedCheckpoint::Append(const std::string& data) {
         name_, bytes_, max_bytes_);
   }
   all_bytes_ += data.size();
-  for (size_t done = 0; done < data.size();) {
-    const ssize_t wrote = write(file_, data.data() + done, data.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return DiskError("write", temporary_ + "/" + name_);
-    done += static_cast<size_t>(wrote);
-  }
+  if (!WriteAll(file_.get(), data)) return DiskError("write", temporary_ + "/" + name_);
   hash_.Update(data);
   bytes_ += data.size();
   if (name_ != kManifestName) return absl::OkStatus();
@@ -84,9 +79,8 @@ Status StagedCheckpoint::Append(const std::string& data) {
 
 Status StagedCheckpoint::End() {
   // An fsync that failed is never tried again: the kernel has dropped the pages.
-  if (fsync(file_) != 0) return DiskError("fsync", temporary_ + "/" + name_);
-  close(file_);
-  file_ = -1;
+  if (fsync(file_.get()) != 0) return DiskError("fsync", temporary_ + "/" + name_);
+  file_.Close();
   const std::string sha256 = Hex(hash_.Finish());
   if (name_ == kManifestName) {
     manifest_sha256_ = sha256;

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "common/files.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "coordinator/store/manifest.h"
@@ -55,7 +56,7 @@ class StagedCheckpoint {
 
   uint64_t all_bytes_ = 0;  // of all files
   std::string name_;        // of the open file; empty = none
-  int file_ = -1;
+  OwnedFile file_;
   uint64_t bytes_ = 0;  // of the open file
   Sha256 hash_;
   std::map<std::string, Manifest::File> files_;  // that are complete, without the manifest

@@ -23,6 +23,23 @@ TEST_CASE("SHA-256: pieces hash like the whole, and Finish starts afresh") {
   CHECK(Hex(hash.Finish()) == kAbc);
 }
 
+TEST_CASE("SHA-256: hex and back; what is no lower-case hex of whole bytes is nothing") {
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+  CHECK(Hex(std::string("\x00\x1f\xa9\xff", 4)) == "001fa9ff");
+  CHECK(FromHex(Hex(all)) == all);
+  CHECK(FromHex("") == "");
+  for (const char* bad : {"0", "001", "0G", "0 ", "-1", "0x12", "AB", "aB"}) {
+    INFO(bad);
+    CHECK_FALSE(FromHex(bad));
+  }
+  CHECK_FALSE(FromHex(std::string("0\0", 2)));
+  CHECK(DigestFromHex(kAbc) == Sha256Of("abc"));
+  CHECK_FALSE(DigestFromHex(std::string(kAbc) + "00"));
+  CHECK_FALSE(DigestFromHex(std::string(kAbc).substr(2)));
+  CHECK_FALSE(DigestFromHex(""));
+}
+
 TEST_CASE("SHA-256: a file hashes like its content, a missing one is named") {
   const TemporaryFolder folder;
   const std::string content(3'000'000, 'x');

@@ -11,7 +11,7 @@
 
 #include "common/job/resolve.h"
 #include "common/rpc/rpc_status.h"
-#include "coordinator/logic/run/agreement.h"
+#include "common/sha256.h"
 #include "tests/coordinator/cluster.h"
 #include "tests/support/fake_checkpoint.h"
 #include "tests/support/fake_worker.h"
@@ -33,7 +33,7 @@ v1::JobSpec SpecFor(uint32_t workers) {
 // More than one piece, and less than the limit of the job's uploads.
 FakeCheckpoint CheckpointOf(const FakeWorker& worker, uint64_t step) {
   return testing::MakeCheckpoint(step, Hex(job::ResultDigest(worker.job().result())),
-                                 HexOf(FakeWorker::DigestOf(step)), 1'200'000);
+                                 Hex(FakeWorker::DigestOf(step)), 1'200'000);
 }
 
 // Asks the coordinator again and again, so that time passes, until `is` or the limit of a test.

@@ -10,7 +10,7 @@
 
 #include "common/job/resolve.h"
 #include "common/rpc/rpc_status.h"
-#include "coordinator/logic/run/agreement.h"
+#include "common/sha256.h"
 #include "tests/coordinator/cluster.h"
 #include "tests/support/fake_checkpoint.h"
 #include "tests/support/fake_worker.h"
@@ -35,12 +35,12 @@ struct UploadCase {
   }
   FakeCheckpoint CheckpointAt(uint64_t step) const {
     return testing::MakeCheckpoint(step, Hex(job::ResultDigest(a.job().result())),
-                                   HexOf(FakeWorker::DigestOf(step)), 2'000);
+                                   Hex(FakeWorker::DigestOf(step)), 2'000);
   }
   // Other weights under the same digests, with a manifest that fits them.
   FakeCheckpoint ForgedAt(uint64_t step) const {
     return testing::MakeCheckpoint(step, Hex(job::ResultDigest(a.job().result())),
-                                   HexOf(FakeWorker::DigestOf(step)), 2'001);
+                                   Hex(FakeWorker::DigestOf(step)), 2'001);
   }
   grpc::Status Upload(const v1::CheckpointBegin& begin, const FakeCheckpoint& checkpoint) const {
     v1::CheckpointReceipt receipt;
@@ -237,7 +237,7 @@ TEST_CASE("Uploads: one for which the quota has no room is refused by name, and 
   REQUIRE(testing::BringToStart({&a}).ok());
   v1::CheckpointReceipt receipt;
   const FakeCheckpoint checkpoint = testing::MakeCheckpoint(
-      4, Hex(job::ResultDigest(a.job().result())), HexOf(FakeWorker::DigestOf(4)), 2'000);
+      4, Hex(job::ResultDigest(a.job().result())), Hex(FakeWorker::DigestOf(4)), 2'000);
   const grpc::Status status =
       testing::Upload(cluster.channel(), a.BeginUpload(4), checkpoint, &receipt);
   CHECK(status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);

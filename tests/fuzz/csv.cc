@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if ((data[0] & 4) != 0) source.add_targets("c1");
   if ((data[0] & 8) != 0) source.add_inputs("c0");
   const data::Format& format = **data::FindFormat("csv");
-  const data::Descriptor file = MemoryFile(text);
+  const OwnedFile file = MemoryFile(text);
   uint64_t written = 0;
   const auto layout = format.convert(format.files.front(),
                                      {.name = "train.csv",

@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ringmaster;
   if (size < 3) return 0;
   const std::span<const uint8_t> bytes(data + 3, size - 3);
-  const data::Descriptor file = MemoryFile(bytes);
+  const OwnedFile file = MemoryFile(bytes);
   data::GzipSource source{.name = "x", .descriptor = file.get(), .bytes = bytes.size()};
   source.is_gzip = (data[0] & 1) == 0;
   const size_t expected = data[1] | static_cast<size_t>(data[2]) << 8;

@@ -6,11 +6,11 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ringmaster;
   const data::Format& format = **data::FindFormat("webdataset");
-  const data::Descriptor file = MemoryFile({data, size});
+  const OwnedFile file = MemoryFile({data, size});
   data::RecordFile named;
   named.name = "train-000000.tar";
   named.bytes = size;
-  const auto found = format.records->find({}, named, file.get());
+  const auto found = format.records->find({}, named, file.get(), {});
   if (!found.ok()) return 0;
   RING_CHECK(!found->records.empty() || !found->bad.empty(), "samples");
   for (const data::Record& record : found->records) {

@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if ((data[0] & 2) != 0) source.set_token_type(v1::TOKEN_TYPE_UINT32);
   if ((data[0] & 4) != 0) source.set_token_type(v1::TOKEN_TYPE_UINT16);
   const data::Format& format = **data::FindFormat("tokens");
-  const data::Descriptor file = MemoryFile(bytes);
+  const OwnedFile file = MemoryFile(bytes);
   const auto layout = format.layout(format.files.front(),
                                     {.name = (data[0] & 1) != 0 ? "train.npy" : "train.bin",
                                      .head = bytes.first(std::min(bytes.size(), data::kHeadBytes)),

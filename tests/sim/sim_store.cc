@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "common/planted_bug.h"
-#include "coordinator/logic/run/agreement.h"
+#include "common/sha256.h"
 
 namespace ringmaster::sim {
 
@@ -22,7 +22,7 @@ std::string ManifestSha256(uint64_t step, StateHash state) {
   return hex;
 }
 
-std::string DigestHex(StateHash state) { return coordinator::HexOf(DigestOf(state)); }
+std::string DigestHex(StateHash state) { return Hex(DigestOf(state)); }
 
 std::string SimStore::PathOf(const std::string& job, uint64_t step) {
   return fmt::format("{}/step-{:06}", job, step);

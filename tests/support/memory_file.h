@@ -12,8 +12,8 @@
 
 namespace ringmaster {
 
-inline data::Descriptor MemoryFile(std::span<const uint8_t> bytes) {
-  data::Descriptor file(memfd_create("bytes", MFD_CLOEXEC));
+inline OwnedFile MemoryFile(std::span<const uint8_t> bytes) {
+  OwnedFile file(memfd_create("bytes", MFD_CLOEXEC));
   RING_CHECK(file.valid(), "a file in memory");
   const ssize_t wrote = write(file.get(), bytes.data(), bytes.size());
   RING_CHECK(wrote == static_cast<ssize_t>(bytes.size()), "a file in memory");

@@ -21,8 +21,6 @@
 
 namespace ringmaster::worker {
 
-using data::Descriptor;
-
 namespace {
 
 // A record of a piece, as it lies in `pieces`. In the byte order of the host: the folder is its.
@@ -51,13 +49,13 @@ std::string ReadAll(const std::string& path) {
 
 // Makes the folders above `name` beneath `folder`, and the file, never through a link: -1 and
 // errno.
-int OpenForWriting(const Descriptor& folder, const std::string& name) {
-  Descriptor at(fcntl(folder.get(), F_DUPFD_CLOEXEC, 0));
+int OpenForWriting(const OwnedFile& folder, const std::string& name) {
+  OwnedFile at(fcntl(folder.get(), F_DUPFD_CLOEXEC, 0));
   size_t begin = 0;
   for (size_t end = name.find('/'); end != std::string::npos; end = name.find('/', begin)) {
     const std::string part = name.substr(begin, end - begin);
     if (mkdirat(at.get(), part.c_str(), 0700) != 0 && errno != EEXIST) return -1;
-    at = Descriptor(openat(at.get(), part.c_str(), O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    at = OwnedFile(openat(at.get(), part.c_str(), O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!at.valid()) return -1;
     begin = end + 1;
   }
@@ -65,7 +63,7 @@ int OpenForWriting(const Descriptor& folder, const std::string& name) {
                 0600);
 }
 
-bool HasLength(const Descriptor& folder, const SourceFile& file) {
+bool HasLength(const OwnedFile& folder, const SourceFile& file) {
   const auto opened = data::OpenBeneath(folder, file.name, data::Wanted::kFile);
   struct stat status = {};
   return opened.ok() && fstat(opened->get(), &status) == 0 &&
@@ -78,7 +76,7 @@ bool HasLength(const Descriptor& folder, const SourceFile& file) {
 
 StatusOr<std::unique_ptr<EntryLock>> EntryLock::Try(const std::string& folder, Kind kind) {
   const std::string path = folder + "/lock";
-  Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  OwnedFile file(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file.valid()) return SystemError("open", path);
   if (flock(file.get(), (kind == Kind::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0) {
     return std::unique_ptr<EntryLock>(new EntryLock(std::move(file)));
@@ -95,7 +93,7 @@ StatusOr<std::shared_ptr<const CachedData>> CachedData::Open(const std::string& 
                         EntryLock::Try(folder, EntryLock::Kind::kShared));
   RING_ASSIGN_OR_RETURN(const DataList list,
                         DataList::FromText(ReadAll(folder + "/" + kEntryList)));
-  RING_ASSIGN_OR_RETURN(const Descriptor files, data::OpenFolder(folder + "/" + kFiles));
+  RING_ASSIGN_OR_RETURN(const OwnedFile files, data::OpenFolder(folder + "/" + kFiles));
   for (const SourceFile& file : list.files) {
     if (HasLength(files, file)) continue;
     return DataLoss("{} is not there with {} bytes", file.name, file.bytes);
@@ -127,7 +125,7 @@ StatusOr<std::unique_ptr<PartialData>> PartialData::Open(const std::string& fold
   const std::string path = folder + "/" + kEntryPieces;
   const std::string text = ReadAll(path);
   partial->records_ =
-      Descriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600));
+      OwnedFile(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!partial->records_.valid()) return SystemError("open", path);
   // Half a record at the end, of a host that died, would shift all that come.
   const size_t whole = text.size() / sizeof(Record) * sizeof(Record);
@@ -201,7 +199,7 @@ Status PartialData::WriteBytes(PieceId piece, std::span<const uint8_t> bytes) {
     if (IsFull(errno)) return FullDisk(file.name);
     return SystemError(what, folder_ + "/" + CachedData::kFiles + "/" + file.name);
   };
-  const Descriptor opened(OpenForWriting(files_, file.name));
+  const OwnedFile opened(OpenForWriting(files_, file.name));
   if (!opened.valid()) return failed("make");
   bool made = true;
   {
@@ -215,13 +213,7 @@ Status PartialData::WriteBytes(PieceId piece, std::span<const uint8_t> bytes) {
   }
   if (!made) return failed("set the length of");
   const uint64_t offset = uint64_t{piece.piece} * kPieceBytes;
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t wrote = pwrite(opened.get(), bytes.data() + done, bytes.size() - done,
-                                 static_cast<off_t>(offset + done));
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return failed("write");
-    done += static_cast<size_t>(wrote);
-  }
+  if (!WriteAllAt(opened.get(), offset, bytes)) return failed("write");
   return fdatasync(opened.get()) == 0 ? absl::OkStatus() : failed("sync");
 }
 
@@ -256,7 +248,7 @@ StatusOr<DataList> PartialData::Seal() {
   }
   for (const SourceFile& file : list_.files) {
     if (file.bytes > 0) continue;
-    const Descriptor empty(OpenForWriting(files_, file.name));
+    const OwnedFile empty(OpenForWriting(files_, file.name));
     if (!empty.valid() || ftruncate(empty.get(), 0) != 0) {
       return IsFull(errno) ? FullDisk(file.name) : SystemError("make", file.name);
     }

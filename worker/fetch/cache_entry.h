@@ -39,8 +39,8 @@ class EntryLock {
   void Touch() const;
 
  private:
-  explicit EntryLock(data::Descriptor file) : file_(std::move(file)) {}
-  const data::Descriptor file_;
+  explicit EntryLock(OwnedFile file) : file_(std::move(file)) {}
+  const OwnedFile file_;
 };
 
 // A whole entry, which is not removed while somebody has this. Immutable, thread-safe.
@@ -105,7 +105,7 @@ class PartialData {
   const std::string folder_;
   const DataList list_;
   std::unique_ptr<EntryLock> lock_;
-  data::Descriptor files_, records_;
+  OwnedFile files_, records_;
 
   mutable Mutex mu_;
   std::vector<std::vector<bool>> there_ ABSL_GUARDED_BY(mu_);           // by file and piece

@@ -30,7 +30,7 @@ constexpr std::chrono::seconds kDiscardLimit{5};
 // Whether an entry may have this name; what else lies in the folder is not the cache's.
 bool IsEntryName(const std::string& name) {
   const size_t digits = name.size() - (name.ends_with(kPartial) ? sizeof(kPartial) - 1 : 0);
-  return digits == 64 && name.find_first_not_of("0123456789abcdef") >= digits;
+  return DigestFromHex(name.substr(0, digits)).has_value();
 }
 
 // What the files of a folder take of the disk.

@@ -23,15 +23,10 @@ std::string HexOf(const std::vector<Sha256Digest>& pieces) {
 }
 
 std::optional<std::vector<Sha256Digest>> PiecesFrom(const std::string& hex) {
-  if (hex.size() % 64 != 0) return std::nullopt;
-  std::vector<Sha256Digest> pieces(hex.size() / 64);
-  for (size_t i = 0; i < hex.size() / 2; ++i) {
-    uint8_t byte = 0;
-    const char* const from = hex.data() + 2 * i;
-    const auto [end, error] = std::from_chars(from, from + 2, byte, 16);
-    if (error != std::errc() || end != from + 2) return std::nullopt;
-    pieces[i / sizeof(Sha256Digest)][i % sizeof(Sha256Digest)] = byte;
-  }
+  const std::optional<std::string> bytes = FromHex(hex);
+  if (!bytes || bytes->size() % sizeof(Sha256Digest) != 0) return std::nullopt;
+  std::vector<Sha256Digest> pieces(bytes->size() / sizeof(Sha256Digest));
+  std::ranges::copy(*bytes, reinterpret_cast<char*>(pieces.data()));
   return pieces;
 }
 

@@ -24,7 +24,7 @@ namespace {
 // For the checkpoint that a job begins with: a coordinator that is away comes back.
 constexpr std::chrono::minutes kInitLimit{10};
 
-StatusOr<std::string> ReadWhole(const data::Descriptor& file, const std::string& name) {
+StatusOr<std::string> ReadWhole(const OwnedFile& file, const std::string& name) {
   const uint64_t most = HostMemory() / 2;  // a file of weights that is larger is no init
   struct stat status = {};
   if (fstat(file.get(), &status) != 0)
@@ -36,10 +36,8 @@ StatusOr<std::string> ReadWhole(const data::Descriptor& file, const std::string&
         "of weights that was meant?",
         name, size, most);
   }
-  std::string bytes(size, '\0');
-  RING_RETURN_IF_ERROR(Annotate(
-      data::ReadExactly(file.get(), 0, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()}),
-      name));
+  auto bytes = ReadExactly(file.get(), 0, size);
+  if (!bytes.ok()) return Annotate(bytes.status(), name);
   return bytes;
 }
 
@@ -293,8 +291,8 @@ void JobRunner::InspectScript(const InspectDataset& task, InspectDone* done) {
 
 StatusOr<std::shared_ptr<const InitWeights>> JobRunner::FindInit(const v1::InitSource& source) {
   if (!source.has_checkpoint()) {
-    RING_ASSIGN_OR_RETURN(const data::Descriptor root, data::OpenFolder(options_.data_root));
-    RING_ASSIGN_OR_RETURN(const data::Descriptor file,
+    RING_ASSIGN_OR_RETURN(const OwnedFile root, data::OpenFolder(options_.data_root));
+    RING_ASSIGN_OR_RETURN(const OwnedFile file,
                           data::OpenBeneath(root, source.file(), data::Wanted::kFile));
     RING_ASSIGN_OR_RETURN(std::string bytes, ReadWhole(file, source.file()));
     return Annotated(InitWeights::Read(std::move(bytes)), source.file());

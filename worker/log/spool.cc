@@ -38,39 +38,11 @@ std::string RandomSpool() {
   return Hex(bytes);
 }
 
-// False after an error; a part may be written then.
-bool WriteAll(int file, const std::string& text) {
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t wrote = write(file, text.data() + done, text.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return false;
-    done += static_cast<size_t>(wrote);
-  }
-  return true;
-}
-
-// Bytes [offset, end) of a file, fewer at its end.
-std::string ReadRange(int file, uint64_t offset, uint64_t end) {
-  std::string text(end > offset ? end - offset : 0, '\0');
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t got =
-        pread(file, text.data() + done, text.size() - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    done += static_cast<size_t>(got);
-  }
-  text.resize(done);
-  return text;
-}
-
 // The number of the last whole line; `first` - 1 when there is none.
 uint64_t LastNumber(const std::string& path, uint64_t first, uint64_t bytes) {
   uint64_t last = first - 1;
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return last;
-  const std::string text = ReadRange(file, 0, bytes);
-  close(file);
+  const OwnedFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const std::string text = ReadText(file.get(), 0, bytes);
   for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
     const auto line = ParseLine(text.substr(at, end - at));
     if (line && line->number() > last && line->number() - first < kMaxNumbers)
@@ -84,12 +56,6 @@ uint64_t LastNumber(const std::string& path, uint64_t first, uint64_t bytes) {
 Spool::Spool(SpoolOptions options)
     : options_(std::move(options)),
       segment_bytes_(std::min(kMaxSegmentBytes, options_.limit_bytes / kSegments)) {}
-
-Spool::~Spool() {
-  MutexLock lock(mu_);
-  CloseSegment();
-  if (state_ >= 0) close(state_);
-}
 
 StatusOr<std::unique_ptr<Spool>> Spool::Open(SpoolOptions options) {
   if (options.limit_bytes < kMinSpoolBytes) {
@@ -105,12 +71,12 @@ Status Spool::TakeOver() {
   RING_RETURN_IF_ERROR(Annotate(MakePrivateFolder(options_.folder), "log spool"));
   const std::string path = options_.folder + "/state";
   MutexLock lock(mu_);
-  state_ = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (state_ < 0) {
+  state_ = OwnedFile(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!state_.valid()) {
     return Error(absl::StatusCode::kUnavailable, "log spool: cannot open {}: {}", path,
                  std::strerror(errno));
   }
-  const SpoolState state = ParseState(ReadRange(state_, 0, 100)).value_or(SpoolState());
+  const SpoolState state = ParseState(ReadText(state_.get(), 0, 100)).value_or(SpoolState());
   RING_RETURN_IF_ERROR(FindSegments(state.spool));
   // A segment without a whole line has nothing to tell, and its name is needed again.
   const bool same = !spool_.empty() && state.spool == spool_;
@@ -166,7 +132,7 @@ Status Spool::FindSegments(const std::string& preferred_spool) {
 }
 
 void Spool::BeginAnew() {
-  CloseSegment();
+  file_.Close();
   spool_ = RandomSpool();
   bytes_ = 0;
   next_ = 1;
@@ -174,7 +140,7 @@ void Spool::BeginAnew() {
   acknowledged_ = 0;
   SaveState();
   // An old state without its segments would give numbers away that lines have had.
-  (void)fdatasync(state_);
+  (void)fdatasync(state_.get());
   for (const Segment& segment : segments_) unlink(segment.path.c_str());
   segments_.clear();
 }
@@ -183,7 +149,7 @@ void Spool::SaveState() {
   const std::string text = FormatState({spool_, acknowledged_, next_});
   // In place, so that it works on a full disk. An old state only means that lines come twice, which
   // is known by their numbers.
-  (void)!pwrite(state_, text.data(), text.size(), 0);
+  (void)!pwrite(state_.get(), text.data(), text.size(), 0);
 }
 
 void Spool::Append(v1::SpooledLine line) {
@@ -199,12 +165,12 @@ void Spool::Append(v1::SpooledLine line) {
 }
 
 bool Spool::Write(const std::string& text) {
-  if (file_ >= 0 && segments_.back().bytes >= segment_bytes_) CloseSegment();
-  if (file_ < 0 && !OpenSegment()) return false;
+  if (file_.valid() && segments_.back().bytes >= segment_bytes_) file_.Close();
+  if (!file_.valid() && !OpenSegment()) return false;
   Segment& segment = segments_.back();
-  if (!WriteAll(file_, text)) {
+  if (!WriteAll(file_.get(), text)) {
     // Nothing may follow half a line.
-    if (ftruncate(file_, static_cast<off_t>(segment.bytes)) != 0) CloseSegment();
+    if (ftruncate(file_.get(), static_cast<off_t>(segment.bytes)) != 0) file_.Close();
     return false;
   }
   segment.bytes += text.size();
@@ -214,15 +180,11 @@ bool Spool::Write(const std::string& text) {
 
 bool Spool::OpenSegment() {
   Segment segment{options_.folder + "/" + SegmentName{next_, spool_}.ToString(), next_, 0};
-  file_ = open(segment.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
-  if (file_ < 0) return false;
+  file_ = OwnedFile(
+      open(segment.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
+  if (!file_.valid()) return false;
   segments_.push_back(std::move(segment));
   return true;
-}
-
-void Spool::CloseSegment() {
-  if (file_ >= 0) close(file_);
-  file_ = -1;
 }
 
 void Spool::DropOldest() {
@@ -254,15 +216,14 @@ Spool::Batch Spool::Unacknowledged(size_t max_bytes) {
 std::vector<v1::SpooledLine> Spool::ReadSegment(const Segment& segment, uint64_t after,
                                                 size_t max_bytes) {
   std::vector<v1::SpooledLine> lines;
-  const int file = open(segment.path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return lines;
+  const OwnedFile file(open(segment.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return lines;
   const bool goes_on = position_.path == segment.path && position_.after == after;
   uint64_t offset = goes_on ? position_.offset : 0;
-  const std::string text = ReadRange(file, offset, segment.bytes);
+  const std::string text =
+      ReadText(file.get(), offset, segment.bytes - std::min(offset, segment.bytes));
   // So that no number is handed out that a power loss would have us use again.
-  const bool durable = fdatasync(file) == 0;
-  close(file);
-  if (!durable) return lines;
+  if (fdatasync(file.get()) != 0) return lines;
   size_t bytes = 0;
   uint64_t newest = after;
   for (size_t at = 0, end; bytes < max_bytes && (end = text.find('\n', at)) != std::string::npos;

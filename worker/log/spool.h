@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "common/files.h"
 #include "common/mutex.h"
 #include "common/status.h"
 #include "ringmaster/v1/fleet.pb.h"
@@ -38,7 +39,6 @@ class Spool {
   // Creates the folder, or takes over what an earlier process left there; files that are not the
   // spool's stay alone. A spool without unacknowledged lines begins anew.
   [[nodiscard]] static StatusOr<std::unique_ptr<Spool>> Open(SpoolOptions options);
-  ~Spool();
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
 
@@ -75,7 +75,6 @@ class Spool {
   void BeginAnew() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   [[nodiscard]] bool Write(const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   [[nodiscard]] bool OpenSegment() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CloseSegment() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SaveState() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   [[nodiscard]] std::vector<v1::SpooledLine> ReadSegment(const Segment& segment, uint64_t after,
@@ -100,8 +99,8 @@ class Spool {
   uint64_t next_ ABSL_GUARDED_BY(mu_) = 1;             // number of the next line
   uint64_t newest_ ABSL_GUARDED_BY(mu_) = 0;           // that was written
   uint64_t acknowledged_ ABSL_GUARDED_BY(mu_) = 0;
-  int file_ ABSL_GUARDED_BY(mu_) = -1;   // of the last segment; -1: none is open
-  int state_ ABSL_GUARDED_BY(mu_) = -1;  // of the file `state`
+  OwnedFile file_ ABSL_GUARDED_BY(mu_);   // of the last segment, where it is open
+  OwnedFile state_ ABSL_GUARDED_BY(mu_);  // of the file `state`
   bool woken_ ABSL_GUARDED_BY(mu_) = false;
 };
 

@@ -101,13 +101,7 @@ void TakeFiles(msghdr* message, std::vector<OwnedFile>* files) {
 
 StatusOr<OwnedFile> FileOf(const std::string& text) {
   OwnedFile file(memfd_create("ringmaster-json", MFD_CLOEXEC));
-  size_t done = 0;
-  while (file.get() >= 0 && done < text.size()) {
-    const ssize_t written = write(file.get(), text.data() + done, text.size() - done);
-    if (written < 0 && errno != EINTR) break;
-    done += written > 0 ? static_cast<size_t>(written) : 0;
-  }
-  if (file.get() >= 0 && done == text.size()) return file;
+  if (file.valid() && WriteAll(file.get(), text)) return file;
   return Error(absl::StatusCode::kResourceExhausted, "cannot make a memory file of {} bytes: {}",
                text.size(), std::strerror(errno));
 }
@@ -234,15 +228,8 @@ Status TakeJson(Packet* packet, google::protobuf::Message* message) {
   if (!cursor.whole() || packet->files.empty() || length > kMaxJson) {
     return Malformed("{} has no JSON, or more than {} bytes of it", Name(packet->kind), kMaxJson);
   }
-  std::string text(length, '\0');
-  size_t done = 0;
-  while (done < length) {
-    const ssize_t count = pread(packet->files.front().get(), text.data() + done, length - done,
-                                static_cast<off_t>(done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return Malformed("the JSON of {} is cut off", Name(packet->kind));
-    done += static_cast<size_t>(count);
-  }
+  const std::string text = ReadText(packet->files.front().get(), 0, length);
+  if (text.size() < length) return Malformed("the JSON of {} is cut off", Name(packet->kind));
   packet->files.erase(packet->files.begin());
   google::protobuf::util::JsonParseOptions options;
   options.ignore_unknown_fields = true;

@@ -319,17 +319,12 @@ StatusOr<std::unique_ptr<ScriptBackend>> ScriptBackend::Create(ScriptOptions opt
   }
   std::vector<float>& values = backend->initial_;
   values.resize(elements);
-  size_t done = 0;
-  while (done < elements * sizeof(float)) {
-    const ssize_t count = pread(initial.get(), reinterpret_cast<char*>(values.data()) + done,
-                                elements * sizeof(float) - done, static_cast<off_t>(done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    done += static_cast<size_t>(count);
-  }
+  const std::span<uint8_t> bytes(reinterpret_cast<uint8_t*>(values.data()),
+                                 elements * sizeof(float));
   Sha256 sha;
-  sha.Update(values.data(), done);
-  if (Hex(sha.Finish()) == backend->options_.facts.initial_sha256()) return backend;
+  const bool whole = ReadExactly(initial.get(), 0, bytes).ok();
+  sha.Update(bytes);
+  if (whole && Hex(sha.Finish()) == backend->options_.facts.initial_sha256()) return backend;
   return Error(absl::StatusCode::kDataLoss,
                "the core protocol: the initial values are not those of their SHA-256");
 }

@@ -1,7 +1,5 @@
 #include "worker/state/manifest.h"
 
-#include <absl/strings/escaping.h>
-
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -24,10 +22,8 @@ StatusOr<std::string> ReadFile(const std::string& path) {
 }
 
 StatusOr<Sha256Digest> ParseDigest(const std::string& hex) {
-  Sha256Digest digest{};
-  if (hex.size() == 64) std::ranges::copy(absl::HexStringToBytes(hex), digest.begin());
-  if (Hex(digest) != hex) return DataLoss("a digest that is not 64 digits of lower-case hex");
-  return digest;
+  if (const auto digest = DigestFromHex(hex)) return *digest;
+  return DataLoss("a digest that is not 64 digits of lower-case hex");
 }
 
 StatusOr<Json> ParseManifest(const std::string& text) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,7 +13,9 @@
 #include <filesystem>
 #include <optional>
 #include <sstream>
+#include <tuple>
 
+#include "common/amount.h"
 #include "common/check.h"
 #include "common/files.h"
 #include "common/log.h"
@@ -63,13 +66,6 @@ std::optional<FileLayout> ParseEnd(const std::string& text, uint64_t bytes) {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-StatusOr<std::string> ReadText(int file, uint64_t offset, uint64_t bytes) {
-  std::string text(bytes, '\0');
-  RING_RETURN_IF_ERROR(
-      ReadExactly(file, offset, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
-  return text;
-}
-
 StatusOr<std::string> HashOf(int file, uint64_t bytes, const std::stop_token& stop) {
   Sha256 hash;
   std::vector<uint8_t> piece(size_t{1} << 20);
@@ -82,20 +78,30 @@ StatusOr<std::string> HashOf(int file, uint64_t bytes, const std::stop_token& st
   return Hex(hash.Finish());
 }
 
+// For DropConversions: it is open, and was used now. The time of change is a part of what it is.
+void MarkUsed(const OwnedFile& file) {
+  (void)flock(file.get(), LOCK_SH | LOCK_NB);
+  timespec times[2] = {};
+  times[0].tv_nsec = UTIME_NOW;
+  times[1].tv_nsec = UTIME_OMIT;
+  (void)futimens(file.get(), times);
+}
+
 // FAILED_PRECONDITION: it is damaged, or of another version.
 StatusOr<ConvertedFile> Reopen(const std::string& path, HashCache* cache) {
   ConvertedFile file;
-  file.descriptor = Descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  file.descriptor = OwnedFile(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   struct stat status = {};
   if (!file.descriptor.valid() || fstat(file.descriptor.get(), &status) != 0) {
     return Error(absl::StatusCode::kNotFound, "{}", std::strerror(errno));
   }
+  MarkUsed(file.descriptor);
   file.identity = FileIdentity::Of(status);
   const uint64_t bytes = file.identity.size, tail = kHexBytes + kLengthBytes;
   const Status damaged = FailedPrecondition("it is damaged, or of another version");
   if (bytes < tail) return damaged;
   const int descriptor = file.descriptor.get();
-  RING_ASSIGN_OR_RETURN(const std::string last, ReadText(descriptor, bytes - tail, tail));
+  RING_ASSIGN_OR_RETURN(const std::string last, ReadExactly(descriptor, bytes - tail, tail));
   const uint64_t length = std::strtoull(last.substr(0, kLengthBytes).c_str(), nullptr, 16);
   if (length > bytes - tail || length > kMostEnd) return damaged;
   const std::string said = last.substr(kLengthBytes);
@@ -107,7 +113,7 @@ StatusOr<ConvertedFile> Reopen(const std::string& path, HashCache* cache) {
     cache->Remember(file.identity, {sha256});
   }
   RING_ASSIGN_OR_RETURN(const std::string text,
-                        ReadText(descriptor, bytes - tail - length, length));
+                        ReadExactly(descriptor, bytes - tail - length, length));
   auto layout = ParseEnd(text, bytes - tail - length);
   if (!layout) return damaged;
   file.layout = *std::move(layout);
@@ -121,13 +127,13 @@ Status CannotWrite(const std::string& path) {
                std::strerror(errno));
 }
 
-constexpr char kUnnamed[] = ".rows.";
+constexpr char kNamed[] = ".rows", kUnnamed[] = ".rows.";
 
 // A file that goes away unless it gets a name.
 class RowsWriter {
  public:
   explicit RowsWriter(const std::string& folder) : path_(folder + "/" + kUnnamed + "XXXXXX") {
-    file_ = Descriptor(mkostemp(path_.data(), O_CLOEXEC));
+    file_ = OwnedFile(mkostemp(path_.data(), O_CLOEXEC));
   }
   ~RowsWriter() {
     if (file_.valid()) unlink(path_.c_str());
@@ -137,13 +143,7 @@ class RowsWriter {
 
   [[nodiscard]] Status Append(std::span<const uint8_t> bytes) {
     hash_.Update(bytes);
-    while (!bytes.empty()) {
-      const ssize_t wrote = write(file_.get(), bytes.data(), bytes.size());
-      if (wrote < 0 && errno == EINTR) continue;
-      if (wrote < 0) return CannotWrite(path_);
-      bytes = bytes.subspan(static_cast<size_t>(wrote));
-    }
-    return absl::OkStatus();
+    return WriteAll(file_.get(), bytes) ? absl::OkStatus() : CannotWrite(path_);
   }
   [[nodiscard]] Status Append(const std::string& text) {
     return Append({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
@@ -160,21 +160,69 @@ class RowsWriter {
   [[nodiscard]] bool valid() const { return file_.valid(); }
   [[nodiscard]] int get() const { return file_.get(); }
   // The file itself, under the name that it has.
-  [[nodiscard]] Descriptor Release() { return std::move(file_); }
+  [[nodiscard]] OwnedFile Release() { return std::move(file_); }
 
  private:
   std::string path_;
-  Descriptor file_;
+  OwnedFile file_;
   ringmaster::Sha256 hash_;
 };
 
+// ---- making room --------------------------------------------------------------------------------
+
+struct Kept {
+  std::string path;
+  uint64_t bytes = 0;
+  timespec used = {};
+};
+
+// Of a folder, what was used longest ago first.
+std::vector<Kept> KeptIn(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::vector<Kept> all;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    struct stat status = {};
+    const std::string path = at->path().string();
+    if (at->path().extension() != kNamed || lstat(path.c_str(), &status) != 0) continue;
+    if (!S_ISREG(status.st_mode)) continue;
+    all.push_back({path, static_cast<uint64_t>(status.st_size), status.st_atim});
+  }
+  std::ranges::sort(all, {}, [](const Kept& one) {
+    return std::tuple(one.used.tv_sec, one.used.tv_nsec, one.path);
+  });
+  return all;
+}
+
+// Whether nobody had it open.
+bool RemoveUnused(const std::string& path) {
+  const OwnedFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  return file.valid() && flock(file.get(), LOCK_EX | LOCK_NB) == 0 && unlink(path.c_str()) == 0;
+}
+
 }  // namespace
+
+void DropConversions(const std::string& state_dir, const KeptConversions& kept) {
+  const std::vector<Kept> all = KeptIn(state_dir);
+  size_t files = all.size();
+  uint64_t bytes = 0;
+  for (const Kept& one : all) bytes += one.bytes;
+  const uint64_t most = kept.bytes.value_or((bytes + FreeBytes(state_dir).value_or(bytes)) / 2);
+  for (const Kept& one : all) {
+    if (files <= kept.files && bytes <= most) return;
+    if (!RemoveUnused(one.path)) continue;
+    spdlog::info("removed {}, {} of numbers, which was used longest ago", one.path,
+                 FormatBytes(one.bytes));
+    --files;
+    bytes -= one.bytes;
+  }
+}
 
 StatusOr<ConvertedFile> OpenConverted(
     const std::string& name, HashCache* cache,
     const std::function<StatusOr<FileLayout>(const Append& append)>& convert) {
   const bool kept = !cache->folder().empty();
-  const std::string path = fmt::format("{}/{}.rows", cache->folder(), name);
+  const std::string path = fmt::format("{}/{}{}", cache->folder(), name, kNamed);
   if (kept) {
     auto known = Reopen(path, cache);
     if (known.ok()) return known;
@@ -200,14 +248,16 @@ StatusOr<ConvertedFile> OpenConverted(
   if (kept) {
     RING_RETURN_IF_ERROR(writer.Name(path));
     (void)writer.Release();
-    return Reopen(path, cache);
+    auto written = Reopen(path, cache);
+    DropConversions(cache->folder());
+    return written;
   }
   struct stat status = {};
   RING_CHECK(fstat(writer.get(), &status) == 0, "fstat of an open file");
   ConvertedFile file;
   file.identity = FileIdentity::Of(status);
   file.layout = std::move(layout);
-  file.descriptor = Descriptor(dup(writer.get()));
+  file.descriptor = OwnedFile(dup(writer.get()));
   return file;
 }
 

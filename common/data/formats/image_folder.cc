@@ -39,7 +39,7 @@ bool EndsAs(const std::string& name, std::span<const char* const> endings) {
 }
 
 // The images of one class, which lie in `path` and below it, in the order of samples.
-Status AddImages(const Descriptor& folder, const std::string& path, size_t depth,
+Status AddImages(const OwnedFile& folder, const std::string& path, size_t depth,
                  std::vector<std::string>* names) {
   if (depth > kMostDepth) {
     return FailedPrecondition("{}: folders lie deeper than {}: does a link lead back?", path,
@@ -69,7 +69,7 @@ struct Lies {
   std::optional<std::string> test;  // likewise
 };
 
-StatusOr<Lies> WhereTheyLie(const Descriptor& folder) {
+StatusOr<Lies> WhereTheyLie(const OwnedFile& folder) {
   RING_ASSIGN_OR_RETURN(const FolderEntries entries, ListFolder(folder, "."));
   const auto is_there = [&](const std::string& name) {
     return std::ranges::find(entries.folders, name) != entries.folders.end();
@@ -88,7 +88,7 @@ StatusOr<Lies> WhereTheyLie(const Descriptor& folder) {
 }
 
 // The images of one class, or without one (-1).
-Status AddClass(const Descriptor& folder, const std::string& path, Split split, int32_t label,
+Status AddClass(const OwnedFile& folder, const std::string& path, Split split, int32_t label,
                 RecordListing* listing) {
   std::vector<std::string> images;
   RING_RETURN_IF_ERROR(AddImages(folder, path, 0, &images));
@@ -111,7 +111,7 @@ bool HasImages(const FolderEntries& entries) {
                              [](const std::string& name) { return EndsAs(name, kRead); });
 }
 
-Status AddSplit(const Descriptor& folder, const std::string& path, Split split,
+Status AddSplit(const OwnedFile& folder, const std::string& path, Split split,
                 RecordListing* listing) {
   RING_ASSIGN_OR_RETURN(const FolderEntries entries, ListFolder(folder, path));
   if (entries.folders.empty()) {
@@ -139,7 +139,7 @@ Status AddSplit(const Descriptor& folder, const std::string& path, Split split,
   return absl::OkStatus();
 }
 
-StatusOr<RecordListing> ListImages(const Descriptor& folder) {
+StatusOr<RecordListing> ListImages(const OwnedFile& folder) {
   RING_ASSIGN_OR_RETURN(const Lies lies, WhereTheyLie(folder));
   RecordListing listing;
   RING_RETURN_IF_ERROR(AddSplit(folder, lies.train, Split::kTrain, &listing));
@@ -148,7 +148,7 @@ StatusOr<RecordListing> ListImages(const Descriptor& folder) {
 }
 
 // It, its folder train, or a folder in one of them, has an image.
-bool IsThere(const Descriptor& folder) {
+bool IsThere(const OwnedFile& folder) {
   const auto lies = WhereTheyLie(folder);
   if (!lies.ok()) return true;  // and says so when it is listed
   const auto classes = ListFolder(folder, lies->train);

@@ -84,7 +84,7 @@ Status CheckShards(const std::vector<RecordFile>& files) {
   return absl::OkStatus();
 }
 
-StatusOr<RecordListing> ListRecords(const Descriptor& folder) {
+StatusOr<RecordListing> ListRecords(const OwnedFile& folder) {
   RING_ASSIGN_OR_RETURN(RecordListing listing, ListBySplit(folder, IsRecordFile));
   RING_RETURN_IF_ERROR(CheckShards(listing.files));
   const bool trains = std::ranges::any_of(
@@ -94,7 +94,7 @@ StatusOr<RecordListing> ListRecords(const Descriptor& folder) {
                "train-00000-of-00001, *.tfrecord");
 }
 
-bool LooksLikeRecords(const Descriptor& folder) {
+bool LooksLikeRecords(const OwnedFile& folder) {
   const auto listing = ListRecords(folder);
   return listing.status().code() != absl::StatusCode::kNotFound;
 }

@@ -43,7 +43,7 @@ std::optional<std::pair<std::string, uint64_t>> NumberOfShard(const std::string&
   return std::pair(name.substr(0, begin), std::stoull(name.substr(begin, end - begin)));
 }
 
-StatusOr<RecordListing> ListTars(const Descriptor& folder) {
+StatusOr<RecordListing> ListTars(const OwnedFile& folder) {
   RING_ASSIGN_OR_RETURN(RecordListing listing, ListBySplit(folder, IsTar));
   std::map<std::string, std::map<uint64_t, std::string>> sets;  // by number
   for (const RecordFile& file : listing.files) {
@@ -73,7 +73,7 @@ StatusOr<RecordListing> ListTars(const Descriptor& folder) {
                "train-000000.tar, train/*.tar");
 }
 
-bool LooksLikeTars(const Descriptor& folder) {
+bool LooksLikeTars(const OwnedFile& folder) {
   return ListTars(folder).status().code() != absl::StatusCode::kNotFound;
 }
 

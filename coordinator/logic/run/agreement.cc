@@ -235,11 +235,7 @@ Status SameKnownShard(const v1::KnownShard& expected, Claim<v1::Prepared> b) {
 Status SameDigest(uint64_t step, Claim<std::string> a, Claim<std::string> b) {
   if (a.value == b.value) return absl::OkStatus();
   return FailedPrecondition("the state differs: digest({}) is {} on worker {}, but {} on worker {}",
-                            step, HexOf(a.value), a.worker, HexOf(b.value), b.worker);
-}
-
-std::string HexOf(const std::string& bytes) {
-  return Hex({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+                            step, Hex(a.value), a.worker, Hex(b.value), b.worker);
 }
 
 Status StateDigests::Add(uint64_t step, const std::string& worker, const std::string& digest) {

@@ -39,9 +39,6 @@ enum class Libraries : uint8_t { kEqual, kMayDiffer };
 // digest(step).
 [[nodiscard]] Status SameDigest(uint64_t step, Claim<std::string> a, Claim<std::string> b);
 
-// Lower-case hex of raw bytes.
-[[nodiscard]] std::string HexOf(const std::string& bytes);
-
 // What members said of their state: for the newest steps that anybody spoke of, who said first what
 // digest it has. Members choose the steps whose digests they report by number alone (fleet.proto),
 // so that it does not matter when each of them reports. Owned by Run, loop thread only. What

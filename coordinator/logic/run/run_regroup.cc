@@ -7,6 +7,7 @@
 
 #include "common/job/class_map.h"
 #include "common/planted_bug.h"
+#include "common/sha256.h"
 #include "coordinator/logic/run/ring.h"
 #include "coordinator/logic/run/run.h"
 
@@ -211,14 +212,6 @@ std::string List(const std::vector<std::string>& names) {
   return text;
 }
 
-std::string Unhex(const std::string& hex) {
-  std::string bytes;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
-    bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
-  }
-  return bytes;
-}
-
 }  // namespace
 
 // K of a generation of these.
@@ -291,7 +284,7 @@ void Run::SendAllStart(bool restores, Actions& actions) {
   *start.mutable_class_maps() = resolved_->result().class_maps();
   start.set_class_map(static_cast<uint32_t>(map_));
   if (restores) {
-    start.set_digest(Unhex(custody_.found_digest()));
+    start.set_digest(FromHex(custody_.found_digest()).value_or(""));
     start.mutable_restore()->set_job_id(custody_.found()->job_id);
     start.mutable_restore()->set_step(start_step_);
     start.mutable_restore()->set_manifest_sha256(custody_.found()->ref.sha256());

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "coordinator/logic/run/agreement.h"
+#include "common/sha256.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -106,10 +106,10 @@ void StateCustody::ForgetKept(const v1::CheckpointRef& newest) {
 
 Fault StateCustody::CheckLast(const Member& member) const {
   const v1::JobFinished& end = *member.finished;
-  if (!kept_digest_.empty() && HexOf(end.digest()) != kept_digest_) {
+  if (!kept_digest_.empty() && Hex(end.digest()) != kept_digest_) {
     return {Cause::kCheckpointDiffers,
             fmt::format("the last checkpoint holds the state with digest {}, {} ends with {}",
-                        kept_digest_, member.called(), HexOf(end.digest())),
+                        kept_digest_, member.called(), Hex(end.digest())),
             member.name()};
   }
   if (!end.manifest_sha256().empty() && end.manifest_sha256() != kept_manifest_) {

@@ -35,7 +35,7 @@ class TreeFixture {
 
  protected:
   TemporaryFolder tree_;
-  Descriptor folder_;
+  OwnedFile folder_;
 };
 
 TEST_CASE_METHOD(TreeFixture,
@@ -58,9 +58,9 @@ TEST_CASE_METHOD(TreeFixture,
 }
 
 TEST_CASE_METHOD(TreeFixture, "Beneath: on an old kernel plain paths are opened and no link is") {
-  const Descriptor file(OpenWithoutLinks(folder_.get(), "deep/file", Wanted::kFile));
+  const OwnedFile file(OpenWithoutLinks(folder_.get(), "deep/file", Wanted::kFile));
   CHECK(file.valid());
-  const Descriptor folder(OpenWithoutLinks(folder_.get(), "deep", Wanted::kFolder));
+  const OwnedFile folder(OpenWithoutLinks(folder_.get(), "deep", Wanted::kFolder));
   CHECK(folder.valid());
   for (const char* path : {"escape", "link", "folder/file", "../out", "deep/../link",
                            "deep/../../out", "/etc/passwd", "deep//file"}) {
@@ -84,7 +84,7 @@ TEST_CASE_METHOD(TreeFixture,
   const std::string deep = tree_ / "in/deep", swapped = tree_ / "in/swapped";
   const std::string file = tree_ / "in/plain", escape = tree_ / "in/escape";
   fs::create_hard_link(tree_ / "in/deep/file", file);
-  const Descriptor inside(open((deep + "/file").c_str(), O_RDONLY | O_CLOEXEC));
+  const OwnedFile inside(open((deep + "/file").c_str(), O_RDONLY | O_CLOEXEC));
   const uint64_t right = InodeOf(inside.get());
   std::jthread exchange([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
@@ -101,7 +101,7 @@ TEST_CASE_METHOD(TreeFixture,
       } else {
         ++refused;
       }
-      const Descriptor plain(OpenWithoutLinks(folder_.get(), path, Wanted::kFile));
+      const OwnedFile plain(OpenWithoutLinks(folder_.get(), path, Wanted::kFile));
       if (plain.valid() && InodeOf(plain.get()) != right) FAIL(path << " led out, without openat2");
     }
   }

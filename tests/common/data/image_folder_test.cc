@@ -181,7 +181,7 @@ TEST_CASE_METHOD(ImageFolderFixture,
 TEST_CASE("Image folder: a disk that fails is no bad image") {
   const auto format = FindFormat("image_folder");
   REQUIRE(format.ok());
-  const Descriptor shrunk(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const OwnedFile shrunk(open("/dev/null", O_RDONLY | O_CLOEXEC));
   RecordFile file;
   file.bytes = 10;
   const auto found = (*format)->records->find({}, file, shrunk.get(), {});

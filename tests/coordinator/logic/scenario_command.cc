@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/check.h"
-#include "coordinator/logic/run/agreement.h"
+#include "common/sha256.h"
 #include "tests/coordinator/logic/told.h"
 #include "tests/support/cluster_messages.h"
 
@@ -396,7 +396,7 @@ CheckpointFound ParseFound(const Command& command) {
     record.job_id = command.Text("job", command.subject);
     record.ref.set_step(command.Number("step", 0));
     record.ref.set_sha256(command.Text("sha", "m" + command.Text("step", "")));
-    found.digest = HexOf(command.Text("digest", "d" + command.Text("step", "")));
+    found.digest = Hex(command.Text("digest", "d" + command.Text("step", "")));
   }
   std::stringstream list(command.Text("skipped", ""));
   for (std::string text; std::getline(list, text, '|');) found.skipped.push_back(text);

@@ -17,9 +17,9 @@
 #include <string>
 #include <utility>
 
+#include "common/sha256.h"
 #include "coordinator/logic/action.h"
 #include "coordinator/logic/event.h"
-#include "coordinator/logic/run/agreement.h"
 #include "tests/coordinator/logic/scenario_command.h"
 #include "tests/coordinator/logic/told.h"
 
@@ -42,7 +42,7 @@ class PlayedUploads {
     UploadVerified& verified = played.verified;
     verified.upload = asked.upload;
     verified.manifest_sha256 = command.Text("sha", "m" + std::to_string(begin.step()));
-    verified.digest = HexOf(command.Text("digest", "d" + std::to_string(begin.step())));
+    verified.digest = Hex(command.Text("digest", "d" + std::to_string(begin.step())));
     verified.result_digest = command.Text("result", result);
     return asked;
   }
