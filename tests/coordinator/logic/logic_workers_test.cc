@@ -11,9 +11,8 @@ namespace ringmaster::coordinator {
 namespace {
 
 // In term 1, for so many workers at a time.
-struct Cluster {
-  explicit Cluster(size_t max_workers) {
-    options.max_workers = max_workers;
+struct Reign {
+  explicit Reign(size_t max_workers) : logic({.max_workers = max_workers}) {
     (void)logic.Restore({.term = 1}, {});
   }
   Actions Attach(SessionId session, const std::string& name, uint64_t highest_term) {
@@ -30,8 +29,7 @@ struct Cluster {
   }
   void Break(SessionId session) { (void)logic.Step(SessionClosed{session, "gone"}, {}); }
 
-  Options options;
-  Logic logic{options};
+  Logic logic;
 };
 
 template <typename A>
@@ -43,41 +41,41 @@ size_t Count(const Actions& actions) {
 }  // namespace
 
 TEST_CASE("Workers: who obeyed this term is known by name, of those that are gone not for ever") {
-  Cluster cluster(2);
-  CHECK(Count<Admit>(cluster.Attach(SessionId{1}, "stays", 0)) == 1);
+  Reign reign(2);
+  CHECK(Count<Admit>(reign.Attach(SessionId{1}, "stays", 0)) == 1);
   uint64_t session = 1;
   for (int i = 0; i < 7; ++i) {
     const SessionId next{++session};
-    CHECK(Count<Admit>(cluster.Attach(next, fmt::format("w{}", i), 0)) == 1);
-    cluster.Break(next);
+    CHECK(Count<Admit>(reign.Attach(next, fmt::format("w{}", i), 0)) == 1);
+    reign.Break(next);
   }
   // Its session broke: it was told of the term by this coordinator.
-  CHECK(Count<Admit>(cluster.Attach(SessionId{++session}, "w0", 1)) == 1);
-  cluster.Break(SessionId{session});
+  CHECK(Count<Admit>(reign.Attach(SessionId{++session}, "w0", 1)) == 1);
+  reign.Break(SessionId{session});
   // The ninth name: of the eight before it the attached one stays.
-  CHECK(Count<Admit>(cluster.Attach(SessionId{++session}, "w7", 0)) == 1);
-  cluster.Break(SessionId{session});
-  cluster.Break(SessionId{1});
-  CHECK(Count<Admit>(cluster.Attach(SessionId{++session}, "stays", 1)) == 1);
-  const Actions unknown = cluster.Attach(SessionId{++session}, "w0", 1);
+  CHECK(Count<Admit>(reign.Attach(SessionId{++session}, "w7", 0)) == 1);
+  reign.Break(SessionId{session});
+  reign.Break(SessionId{1});
+  CHECK(Count<Admit>(reign.Attach(SessionId{++session}, "stays", 1)) == 1);
+  const Actions unknown = reign.Attach(SessionId{++session}, "w0", 1);
   CHECK(Count<Admit>(unknown) == 0);
   CHECK(Count<RaiseTerm>(unknown) == 1);
 }
 
 TEST_CASE("Workers: a drain ends with the process that was drained, where that says that it ends") {
-  Cluster cluster(2);
-  (void)cluster.Attach(SessionId{1}, "a", 0);
-  (void)cluster.Attach(SessionId{2}, "b", 0);
-  (void)cluster.logic.Step(DrainAsked{"a"}, {});
-  CHECK(Count<SaveDrain>(cluster.Leave(SessionId{2})) == 0);  // it was not drained
-  const Actions left = cluster.Leave(SessionId{1});
+  Reign reign(2);
+  (void)reign.Attach(SessionId{1}, "a", 0);
+  (void)reign.Attach(SessionId{2}, "b", 0);
+  (void)reign.logic.Step(DrainAsked{"a"}, {});
+  CHECK(Count<SaveDrain>(reign.Leave(SessionId{2})) == 0);  // it was not drained
+  const Actions left = reign.Leave(SessionId{1});
   const auto saved = std::ranges::find_if(
       left, [](const Action& action) { return std::holds_alternative<SaveDrain>(action); });
   REQUIRE(saved != left.end());
   CHECK(std::get<SaveDrain>(*saved).record.worker == "a");
   CHECK(std::get<SaveDrain>(*saved).record.incarnation.empty());
   // Nothing is left of it to end.
-  const Actions resumed = cluster.logic.Step(DrainAsked{"a", true}, {});
+  const Actions resumed = reign.logic.Step(DrainAsked{"a", true}, {});
   const auto reply = std::ranges::find_if(
       resumed, [](const Action& action) { return std::holds_alternative<Reply>(action); });
   REQUIRE(reply != resumed.end());
