@@ -192,12 +192,11 @@ TEST_CASE("CUDA executable: a gradient is handed over before later kernels have 
     bench.switches.ran = 0;
     std::vector<uint32_t> order;
     std::vector<size_t> ran;
-    const GradientSink sink{
-        .take = [&](uint32_t parameter, size_t, std::span<const float> gradient) {
-          CHECK(reinterpret_cast<uintptr_t>(gradient.data()) % 64 == 0);
-          order.push_back(parameter);
-          ran.push_back(bench.switches.ran);
-        }};
+    const GradientSink sink{.take = [&](uint32_t parameter, size_t, std::span<const float> all) {
+      CHECK(reinterpret_cast<uintptr_t>(all.data()) % 64 == 0);
+      order.push_back(parameter);
+      ran.push_back(bench.switches.ran);
+    }};
     ShardOutput output;
     const Shard shard(program, 3);
     REQUIRE(executable->Run(shard.input(), sink, &output).ok());
