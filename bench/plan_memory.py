@@ -7,8 +7,9 @@ For each of six models a worker of its own with one core trains three steps, eva
 checkpoint, on generated data. Real is the most that was resident while the job ran (VmHWM, reset before it)
 less what was resident before; predicted is `worker_bytes` of the plan. Then alexnet on a core of 512 MiB: the
 largest batch that the plan names must train within them, and a batch of one more sample a shard be refused.
-Exit code 1 when one is off by more than 5 %, or the limit does not hold. --parts prints where the plan sees
-them, and what was resident at the largest of some samples.
+Exit code 1 when one takes more than the plan says, or less than three quarters of it (the plan has room for
+sums that are wide and for a ring's totals, which such a job does not touch), or the limit does not hold.
+--parts prints where the plan sees them, and what was resident at the largest of some samples.
 
 --rematerialize: for the same models what a core is planned to take with `memory: {rematerialize: true}` and
 without it, and seconds a step of both, run in turn; the quickest of four runs counts. Exit code 1 when their
@@ -35,7 +36,7 @@ import cluster  # noqa: E402
 # Model, batch, shards, edge of the images.
 CASES = (("alexnet", 256, 4, 32), ("vgg", 64, 4, 32), ("resnet50", 32, 4, 64), ("mobilenetv2", 32, 4, 96),
          ("efficientnetb0", 32, 4, 96), ("nasnetmobile", 32, 4, 96))
-ALLOWED = 0.05
+LEAST, MOST = 0.75, 1.0  # of what is predicted
 MEMORY = "8GiB"  # of the core: nothing is refused
 STEPS = 3
 MIB = 1 << 20
@@ -216,17 +217,16 @@ def main():
         return compare(options.only)
     print("| model | batch, shards, images | predicted MiB | real MiB | real / predicted | left after it MiB |")
     print("|---|---|---|---|---|---|")
-    worst = 0.0
+    within = True
     for case in CASES:
         if options.only and case[0] != options.only:
             continue
         predicted, real, left = measure(case, options.parts)
-        worst = max(worst, abs(real / predicted - 1))
+        within = within and LEAST <= real / predicted <= MOST
         print(f"| {case[0]} | {case[1]}, {case[2]}, {case[3]}x{case[3]} | {predicted / MIB:.1f} | {real / MIB:.1f} | "
               f"{real / predicted:.3f} | {left / MIB:.1f} |", flush=True)
-    print(f"largest difference: {100 * worst:.1f} %")
     held = options.only not in (None, CASES[0][0]) or hold_limit(CASES[0])
-    return 0 if worst <= ALLOWED and held else 1
+    return 0 if within and held else 1
 
 
 if __name__ == "__main__":
