@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -332,6 +333,30 @@ TEST_CASE("MemoryPlan: reshape is the same bytes, relu overwrites an input that 
   CHECK(offset(flat) == offset(images));
   CHECK(offset(relu) == offset(dense));
   CHECK(offset(late) == offset(dense));
+}
+
+TEST_CASE("MemoryPlan: what is taken is overwritten by no node that reads it before") {
+  GraphBuilder builder(4);
+  const ValueId images = builder.Input(2, 2, 1);
+  const ValueId flat = builder.Add("flatten", layers::Flatten{}, images);
+  const ValueId dense = builder.Add("dense", layers::Dense{.units = 5}, flat);
+  const ValueId relu = builder.Add("relu", Relu{}, dense);
+  const ValueId late = builder.Add("late", Relu{}, relu);
+  testing::AddClassifierOutputs(builder, late);
+  const auto program = builder.Finish();
+  REQUIRE(program.ok());
+  const auto offsets = [&](ValueId taken) {
+    const NodeId behind = program->graph.value(late).producer;
+    const MemoryPlan plan = PlanMemory(*program, {.taken = {{taken, behind}}});
+    const auto offset = [&](ValueId id) { return plan.values[static_cast<size_t>(id)].offset; };
+    return std::array{offset(dense), offset(relu), offset(late)};
+  };
+  const auto [first, second, third] = offsets(dense);
+  CHECK(second != first);
+  CHECK(third != first);
+  const auto [made, over, last] = offsets(relu);
+  CHECK(over == made);
+  CHECK(last != made);
 }
 
 TEST_CASE("MemoryPlan: a reshape that takes more than its input has bytes of its own") {

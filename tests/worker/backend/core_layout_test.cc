@@ -1,7 +1,9 @@
 #include "worker/backend/core_layout.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
+#include <vector>
 
 #include "tests/worker/backend/model_program.h"
 #include "worker/backend/failure.h"
@@ -65,11 +67,14 @@ TEST_CASE(
     "Core layout: gradients that are taken at once lie in the arena, those in pieces nowhere") {
   const auto program = testing::ModelProgram({.samples = 2});
   REQUIRE(program.ok());
-  const graph::ValueId in_pieces = program->parameters[2].gradient;
-  const CoreLayout layout = LayOut(*program, 64, {}, {{in_pieces}});
+  const auto largest = std::ranges::max_element(program->parameters, {}, [](const auto& parameter) {
+    return graph::Elements(parameter.shape);
+  });
+  const graph::ValueId in_pieces = largest->gradient;
+  const CoreLayout layout = LayOut(*program, 64, {}, std::vector{in_pieces});
   CHECK(layout.gradients.empty());
   CHECK(layout.bytes == AlignUp(layout.plan.arena_bytes, 64));
-  CHECK(layout.bytes < LayOut(*program, 64, {}, {{}}).bytes);
+  CHECK(layout.bytes < LayOut(*program, 64, {}, std::vector<graph::ValueId>()).bytes);
   CHECK(layout.bytes < LayOut(*program, 64, {}).bytes);
   std::vector<std::byte> memory(layout.bytes);
   const std::vector<void*> addresses = AddressesOf(*program, layout, memory.data());
