@@ -1,8 +1,9 @@
 // Products of matrices with a kernel in canonical layout, forward and both gradients, by oneDNN's
-// matmul: for layers whose kernel is no smaller than what passes through it, where bringing it into
-// a layout of oneDNN's choice, at each refresh and for its gradient, would cost as much as using
-// it. Forward and input gradient in float32 alone: of 16-bit kernels oneDNN's products want pairs
-// of elements side by side. The kernel's gradient is float32 in any case.
+// matmul, or its sgemm where rows are few: for layers whose kernel is no smaller than what passes
+// through it, where bringing it into a layout of oneDNN's choice, at each refresh and for its
+// gradient, would cost as much as using it. Forward and input gradient in float32 alone: of 16-bit
+// kernels oneDNN's products want pairs of elements side by side. The kernel's gradient is float32
+// in any case.
 #pragma once
 
 #include <cstdint>
