@@ -345,16 +345,17 @@ TEST_CASE("MemoryPlan: what is taken is overwritten by no node that reads it bef
   testing::AddClassifierOutputs(builder, late);
   const auto program = builder.Finish();
   REQUIRE(program.ok());
-  const auto offsets = [&](ValueId taken) {
-    const NodeId behind = program->graph.value(late).producer;
+  // Taken behind the node that makes `reader` of it.
+  const auto offsets = [&](ValueId taken, ValueId reader) {
+    const NodeId behind = program->graph.value(reader).producer;
     const MemoryPlan plan = PlanMemory(*program, {.taken = {{taken, behind}}});
     const auto offset = [&](ValueId id) { return plan.values[static_cast<size_t>(id)].offset; };
     return std::array{offset(dense), offset(relu), offset(late)};
   };
-  const auto [first, second, third] = offsets(dense);
+  const auto [first, second, third] = offsets(dense, relu);
   CHECK(second != first);
-  CHECK(third != first);
-  const auto [made, over, last] = offsets(relu);
+  CHECK(third == second);
+  const auto [made, over, last] = offsets(relu, late);
   CHECK(over == made);
   CHECK(last != made);
 }
