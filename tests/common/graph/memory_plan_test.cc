@@ -318,46 +318,51 @@ TEST_CASE("MemoryPlan: parameters, gradients and moving statistics are not in th
   CHECK(other.values[static_cast<size_t>(inference.normalizations[0].moving_mean)].bytes == 0);
 }
 
-TEST_CASE("MemoryPlan: reshape is the same bytes, relu overwrites an input that dies") {
+// A reshape, and two ops that may overwrite what they read.
+struct InPlace {
+  Program program;
+  ValueId images, flat, dense, relu, late;
+};
+
+InPlace BuildInPlace() {
+  InPlace made;
   GraphBuilder builder(4);
-  const ValueId images = builder.Input(2, 2, 1);
-  const ValueId flat = builder.Add("flatten", layers::Flatten{}, images);
-  const ValueId dense = builder.Add("dense", layers::Dense{.units = 5}, flat);
-  const ValueId relu = builder.Add("relu", Relu{}, dense);
-  const ValueId late = builder.Add("late", Relu{}, relu);
-  testing::AddClassifierOutputs(builder, late);
-  const auto program = builder.Finish();
+  made.images = builder.Input(2, 2, 1);
+  made.flat = builder.Add("flatten", layers::Flatten{}, made.images);
+  made.dense = builder.Add("dense", layers::Dense{.units = 5}, made.flat);
+  made.relu = builder.Add("relu", Relu{}, made.dense);
+  made.late = builder.Add("late", Relu{}, made.relu);
+  testing::AddClassifierOutputs(builder, made.late);
+  auto program = builder.Finish();
   REQUIRE(program.ok());
-  const MemoryPlan plan = PlanMemory(*program, {});
+  made.program = *std::move(program);
+  return made;
+}
+
+TEST_CASE("MemoryPlan: reshape is the same bytes, relu overwrites an input that dies") {
+  const InPlace made = BuildInPlace();
+  const MemoryPlan plan = PlanMemory(made.program, {});
   const auto offset = [&](ValueId id) { return plan.values[static_cast<size_t>(id)].offset; };
-  CHECK(offset(flat) == offset(images));
-  CHECK(offset(relu) == offset(dense));
-  CHECK(offset(late) == offset(dense));
+  CHECK(offset(made.flat) == offset(made.images));
+  CHECK(offset(made.relu) == offset(made.dense));
+  CHECK(offset(made.late) == offset(made.dense));
 }
 
 TEST_CASE("MemoryPlan: what is taken is overwritten by no node that reads it before") {
-  GraphBuilder builder(4);
-  const ValueId images = builder.Input(2, 2, 1);
-  const ValueId flat = builder.Add("flatten", layers::Flatten{}, images);
-  const ValueId dense = builder.Add("dense", layers::Dense{.units = 5}, flat);
-  const ValueId relu = builder.Add("relu", Relu{}, dense);
-  const ValueId late = builder.Add("late", Relu{}, relu);
-  testing::AddClassifierOutputs(builder, late);
-  const auto program = builder.Finish();
-  REQUIRE(program.ok());
+  const InPlace made = BuildInPlace();
   // Taken behind the node that makes `reader` of it.
   const auto offsets = [&](ValueId taken, ValueId reader) {
-    const NodeId behind = program->graph.value(reader).producer;
-    const MemoryPlan plan = PlanMemory(*program, {.taken = {{taken, behind}}});
+    const NodeId behind = made.program.graph.value(reader).producer;
+    const MemoryPlan plan = PlanMemory(made.program, {.taken = {{taken, behind}}});
     const auto offset = [&](ValueId id) { return plan.values[static_cast<size_t>(id)].offset; };
-    return std::array{offset(dense), offset(relu), offset(late)};
+    return std::array{offset(made.dense), offset(made.relu), offset(made.late)};
   };
-  const auto [first, second, third] = offsets(dense, relu);
+  const auto [first, second, third] = offsets(made.dense, made.relu);
   CHECK(second != first);
   CHECK(third == second);
-  const auto [made, over, last] = offsets(relu, late);
-  CHECK(over == made);
-  CHECK(last != made);
+  const auto [below, over, last] = offsets(made.relu, made.late);
+  CHECK(over == below);
+  CHECK(last != below);
 }
 
 TEST_CASE("MemoryPlan: a reshape that takes more than its input has bytes of its own") {

@@ -6,28 +6,17 @@
 #include <vector>
 
 #include "coordinator/logic/logic.h"
-#include "tests/support/cluster_messages.h"
+#include "tests/coordinator/logic/fixtures.h"
 
 namespace ringmaster::coordinator {
 namespace {
-
-JobRecord FoldRecord(uint64_t number, v1::JobState state) {
-  JobRecord record;
-  record.number = number;
-  record.idempotency_key = "first";
-  record.status.set_job_id(MakeJobId(number));
-  record.status.set_name("test");
-  record.status.set_state(state);
-  *record.status.mutable_spec() = testing::MakeSpec();
-  return record;
-}
 
 // What a coordinator left that was killed while it wrote a cross-validation of three folds.
 Restored LeftFolds(bool cancelled) {
   Restored left;
   left.term = 1;
-  left.jobs = {FoldRecord(1, v1::JOB_STATE_RUNNING), FoldRecord(2, v1::JOB_STATE_CANCELLED),
-               FoldRecord(3, v1::JOB_STATE_QUEUED)};
+  left.jobs = {StoredJob(1, v1::JOB_STATE_RUNNING), StoredJob(2, v1::JOB_STATE_CANCELLED),
+               StoredJob(3, v1::JOB_STATE_QUEUED)};
   left.jobs[0].cancel_requested = cancelled;
   left.jobs[0].status.mutable_spec()->mutable_validation()->set_folds(3);
   for (size_t fold : {1, 2}) {

@@ -4,7 +4,7 @@
 #include <random>
 #include <set>
 
-#include "tests/coordinator/logic/moment.h"
+#include "tests/coordinator/logic/fixtures.h"
 
 namespace ringmaster::coordinator {
 namespace {

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "tests/coordinator/logic/fixtures.h"
 #include "tests/support/cluster_messages.h"
 
 namespace ringmaster::coordinator {
@@ -21,16 +22,8 @@ struct OneJob {
   Job::Desk desk{options, now, actions,
                  [](const Run&) { return std::vector<std::string>{"start one more"}; },
                  [this](const std::string& p) { parents.push_back(p); }};
-  Job job{desk, MakeRecord()};
+  Job job{desk, StoredJob(7, v1::JOB_STATE_QUEUED)};
 
-  static JobRecord MakeRecord() {
-    JobRecord record;
-    record.number = 7;
-    record.status.set_job_id(MakeJobId(7));
-    *record.status.mutable_spec() = testing::MakeSpec();
-    record.status.set_state(v1::JOB_STATE_QUEUED);
-    return record;
-  }
   template <typename A>
   std::vector<A> Take() {
     std::vector<A> found;

@@ -8,6 +8,7 @@
 #include "common/job/resolve.h"
 #include "coordinator/logic/checkpoints.h"
 #include "coordinator/logic/logic.h"
+#include "tests/coordinator/logic/fixtures.h"
 #include "tests/support/cluster_messages.h"
 
 namespace ringmaster::coordinator {
@@ -21,13 +22,7 @@ v1::ResolvedJob Resolved() {
 }
 
 JobRecord MakeRecord(uint64_t number, v1::JobState state) {
-  JobRecord record;
-  record.number = number;
-  record.idempotency_key = "first";
-  record.status.set_job_id(MakeJobId(number));
-  record.status.set_name("test");
-  record.status.set_state(state);
-  *record.status.mutable_spec() = testing::MakeSpec();
+  JobRecord record = StoredJob(number, state);
   record.resolved = Resolved();
   return record;
 }

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "coordinator/logic/run/member.h"
-#include "tests/coordinator/logic/moment.h"
+#include "tests/coordinator/logic/fixtures.h"
 
 namespace ringmaster::coordinator {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "coordinator/logic/run/run.h"
-#include "tests/coordinator/logic/moment.h"
+#include "tests/coordinator/logic/fixtures.h"
 #include "tests/coordinator/logic/scenario.h"
 #include "tests/support/cluster_messages.h"
 

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "coordinator/logic/run/ring.h"
-#include "tests/coordinator/logic/moment.h"
+#include "tests/coordinator/logic/fixtures.h"
 
 namespace ringmaster::coordinator {
 namespace {

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "tests/coordinator/logic/moment.h"
+#include "tests/coordinator/logic/fixtures.h"
 
 namespace ringmaster::coordinator {
 namespace {

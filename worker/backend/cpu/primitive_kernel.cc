@@ -78,7 +78,7 @@ class PrimitiveKernel final : public Kernel {
     }
   }
 
-  // Where the gradient is brought over by bands, which is in any case cheaper from cache to cache.
+  // Where the gradient is brought over by bands: each is handed over as it is.
   [[nodiscard]] bool MakePieces() override {
     const auto output = [&](const Staging& staging) {
       const PrimitiveOperand& operand = operands_[staging.operand];
