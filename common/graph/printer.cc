@@ -20,6 +20,7 @@ std::string PrintAttributes(const Op& op) {
   }
   if constexpr (requires { op.activation; }) {
     if (op.activation == Activation::kRelu) text += " +relu";
+    if (op.activation == Activation::kRelu6) text += " +relu6";
   }
   return text;
 }

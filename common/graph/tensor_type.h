@@ -17,13 +17,19 @@ enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16, kInt32 };
 [[nodiscard]] constexpr float RoundsToZero(DType dtype) {
   return dtype == DType::kBFloat16 ? 0x1p-134F : dtype == DType::kFloat16 ? 0x1p-25F : 0;
 }
+// The smallest float32 that becomes 6, or more, when it is stored: half a step below 6, which is
+// even. What a relu6 let pass was smaller.
+[[nodiscard]] constexpr float RoundsToSix(DType dtype) {
+  return 6 - (dtype == DType::kBFloat16 ? 0x1p-6F : dtype == DType::kFloat16 ? 0x1p-9F : 0);
+}
 
 using Shape = std::vector<int64_t>;  // empty = a scalar
 [[nodiscard]] int64_t Elements(const Shape& shape);
 [[nodiscard]] std::string ToString(const Shape& shape);  // (64, 32, 32, 3)
 
 // What a node applies to its result before it writes it. Set by the fusion pass, never by a model.
-enum class Activation : uint8_t { kNone, kRelu };
+// kRelu6 only on a batch_norm without residual.
+enum class Activation : uint8_t { kNone, kRelu, kRelu6 };
 
 struct TensorType {
   Shape shape;

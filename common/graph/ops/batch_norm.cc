@@ -58,8 +58,15 @@ double InverseDeviation(const ReferenceCall& call, double variance) {
   return 1 / std::sqrt(variance + AttributesOf(call.node).epsilon);
 }
 
-bool HasRelu(const ReferenceCall& call) {
-  return AttributesOf(call.node).activation == Activation::kRelu;
+// y between the bounds of the activation.
+double Clamped(Activation activation, double y) {
+  if (activation == Activation::kNone) return y;
+  return activation == Activation::kRelu ? std::max(y, 0.0) : std::clamp(y, 0.0, 6.0);
+}
+
+// Whether a gradient passes at y: it is no bound of the activation.
+bool Passes(Activation activation, double y) {
+  return activation == Activation::kNone || (y > 0 && (activation == Activation::kRelu || y < 6));
 }
 
 // What one channel's x becomes before the activation.
@@ -80,7 +87,7 @@ void Normalize(const ReferenceCall& call, size_t channel, double mean, double va
   for (size_t i = channel; i < x.size(); i += channels) {
     y[i] = line(x[i]);
     if (AttributesOf(call.node).residual) y[i] += call.inputs.back()[i];
-    if (HasRelu(call)) y[i] = std::max(y[i], 0.0);
+    y[i] = Clamped(AttributesOf(call.node).activation, y[i]);
   }
 }
 
@@ -102,13 +109,12 @@ Status BatchNorm::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outpu
 
 Status BatchNormGradient::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
   const BatchNormAttributes& attributes = AttributesOf(node);
-  const bool relu = attributes.activation == Activation::kRelu;
-  if (attributes.residual && !relu) {
+  if (attributes.residual && attributes.activation != Activation::kRelu) {
     return InvalidArgument("without relu the gradient of the residual is dy");
   }
   std::vector<const char*> names = {"mean", "variance"};
   if (attributes.scale) names.push_back("gamma");
-  if (attributes.center && relu) names.push_back("beta");
+  if (attributes.center && attributes.activation != Activation::kNone) names.push_back("beta");
   const size_t count = 2 + names.size();
   const size_t most = count + (attributes.residual ? 2 : 0);
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, attributes.residual ? count + 1 : count, most));
@@ -178,7 +184,7 @@ Gradients BatchNorm::Gradient(const GradientRequest& request) {
                    BatchNormGradient{own},
                    {node.inputs[0], request.output_gradients[0], node.outputs[1], node.outputs[2]}};
   if (attributes.scale) gradient.inputs.push_back(node.inputs[at.gamma]);
-  if (attributes.center && attributes.activation == Activation::kRelu) {
+  if (attributes.center && attributes.activation != Activation::kNone) {
     gradient.inputs.push_back(node.inputs[at.beta]);
   }
   if (own.residual) gradient.inputs.push_back(node.outputs[0]);
@@ -232,11 +238,11 @@ void BatchNormGradient::Reference(const ReferenceCall& call) {
     const double mean = call.inputs[2][c];
     const double inverse = InverseDeviation(call, call.inputs[3][c]);
     const double gamma = attributes.scale ? call.inputs[4][c] : 1;
-    const bool beta = attributes.center && HasRelu(call);
+    const bool beta = attributes.center && attributes.activation != Activation::kNone;
     const Line line = {mean, gamma * inverse, beta ? call.inputs[attributes.scale ? 5 : 4][c] : 0};
     const auto masked = [&](size_t i) {
       const double y = attributes.residual ? call.inputs[6][i] : line(x[i]);
-      if (HasRelu(call) && y <= 0) return 0.0;
+      if (!Passes(attributes.activation, y)) return 0.0;
       return call.inputs[1][i] + (call.inputs.size() > 7 ? call.inputs[7][i] : 0);
     };
     for (size_t i = c; attributes.residual && i < x.size(); i += channels) {

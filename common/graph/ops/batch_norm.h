@@ -1,7 +1,7 @@
 // Batch normalization over all axes but the last: training, its gradient, and inference.
 //   y = gamma (x - mean) / sqrt(variance + epsilon) + beta, variance biased (divided by the count)
-// With activation kRelu y is clamped at 0 and the gradient masks dy by y > 0, y computed once more
-// as the same kernel rounded it. Scales, offsets and statistics are float32; gamma and beta are
+// With activation kRelu y is clamped at 0 and the gradient masks dy by y > 0, with kRelu6 at 0 and 6
+// and by 0 < y < 6, y computed once more as the same kernel rounded it. Scales, offsets and statistics are float32; gamma and beta are
 // operands where `scale` and `center` say so, else 1 and 0.
 #pragma once
 
@@ -45,7 +45,7 @@ struct BatchNorm : BatchNormAttributes {
 };
 
 // x dy mean variance [gamma] [beta] -> dx [dgamma] [dbeta]; beta if and only if there is one and
-// the activation is kRelu
+// an activation
 //
 // With a residual, which there is with kRelu only, y is read instead of computed once more, and
 // what of dy passes goes to the residual, too; dy may come as two addends:

@@ -44,6 +44,7 @@ class FusionPass {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (nodes_[i].as<Add>() != nullptr) FoldAdd(static_cast<NodeId>(i));
       if (nodes_[i].as<Relu>() != nullptr) FoldRelu(static_cast<NodeId>(i));
+      if (nodes_[i].as<Relu6>() != nullptr) FoldRelu6(static_cast<NodeId>(i));
     }
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (nodes_[i].as<BatchNormGradient>() != nullptr) FoldGradient(static_cast<NodeId>(i));
@@ -104,28 +105,38 @@ class FusionPass {
 
   void FoldRelu(NodeId relu) {
     const NodeId before = OnlyReads(at(relu).inputs[0]);
-    if (before == kFed) return;
-    Activation* activation = ActivationOf(&at(before));
-    if (activation == nullptr || *activation != Activation::kNone) return;
-    *activation = Activation::kRelu;
-    Replace(at(before).outputs[0], at(relu).outputs[0]);
-    Drop(relu);
+    if (before != kFed) Fold(relu, Activation::kRelu, before, ActivationOf(&at(before)));
   }
 
-  // Where a batch_norm's gradient reads what passes its relu.
+  void FoldRelu6(NodeId relu6) {
+    const NodeId before = OnlyReads(at(relu6).inputs[0]);
+    if (before == kFed) return;
+    BatchNormAttributes* norm = NormOf(&at(before));
+    if (norm == nullptr || norm->residual) return;
+    Fold(relu6, Activation::kRelu6, before, &norm->activation);
+  }
+
+  // `kept` is where the node before keeps its activation; nullptr: it cannot have one.
+  void Fold(NodeId id, Activation activation, NodeId before, Activation* kept) {
+    if (kept == nullptr || *kept != Activation::kNone) return;
+    *kept = activation;
+    Replace(at(before).outputs[0], at(id).outputs[0]);
+    Drop(id);
+  }
+
+  // Where a batch_norm's gradient reads what passes its activation.
   void FoldGradient(NodeId id) {
     const NodeId mask = producer(at(id).inputs[1]);
     const NodeId statistics = producer(at(id).inputs[2]);
     if (mask == kFed || statistics == kFed) return;
     const auto* norm = at(statistics).as<BatchNorm>();
-    if (at(mask).as<ReluGradient>() == nullptr || norm == nullptr ||
-        now(at(mask).inputs[0]) != at(statistics).outputs[0]) {
-      return;
-    }
+    const bool masks =
+        at(mask).as<ReluGradient>() != nullptr || at(mask).as<UnaryGradient<Relu6>>() != nullptr;
+    if (!masks || norm == nullptr || now(at(mask).inputs[0]) != at(statistics).outputs[0]) return;
     const bool residual = norm->residual;
     if (!residual && !ReadOnce(at(id).inputs[1])) return;
     auto* attributes = at(id).as<BatchNormGradient>();
-    attributes->activation = Activation::kRelu;
+    attributes->activation = norm->activation;
     attributes->residual = residual;
     at(id).inputs[1] = at(mask).inputs[1];
     if (norm->center) at(id).inputs.push_back(at(statistics).inputs[norm->scale ? 2 : 1]);

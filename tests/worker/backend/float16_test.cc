@@ -130,11 +130,13 @@ TEST_CASE("Float16: subnormals stay whatever the float mode") {
   CHECK(back == wide);
 }
 
-TEST_CASE("Storage: the largest float32 that becomes 0") {
+TEST_CASE("Storage: the largest float32 that becomes 0, the smallest that becomes 6") {
   const auto check = [](auto type) {
     using T = decltype(type);
     CHECK(static_cast<float>(T(kRoundsToZero<T>)) == 0);
     CHECK(static_cast<float>(T(std::nextafter(kRoundsToZero<T>, 1.0F))) > 0);
+    CHECK(static_cast<float>(T(kRoundsToSix<T>)) == 6);
+    CHECK(static_cast<float>(T(std::nextafter(kRoundsToSix<T>, 1.0F))) < 6);
   };
   check(float{});
   check(BFloat16{});

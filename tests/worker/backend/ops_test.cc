@@ -56,25 +56,30 @@ TEST_CASE("Ops: bfloat16 agrees with the reference") { CheckAll(DType::kBFloat16
 
 TEST_CASE("Ops: float16 agrees with the reference") { CheckAll(DType::kFloat16); }
 
-TEST_CASE("Ops: the gradient of a batch_norm passes what its relu passed") {
+TEST_CASE("Ops: the gradient of a batch_norm passes what its activation passed") {
   for (const DType compute : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     const auto ways = testing::WaysFor(compute);
     REQUIRE(Message(ways.status()) == "");
     for (const testing::Way& way : *ways) {
-      INFO(way.name << ", " << graph::Name(compute));
-      const auto mask = testing::MaskOfRelu(compute, [&](const auto& op, const auto& feeds) {
-        auto bound = testing::BoundProgram::Create(*way.backend, op.program,
-                                                   {.name = "core0", .threads = way.threads});
-        REQUIRE(Message(bound.status()) == "");
-        const auto result = (*bound)->Run(feeds, testing::KeysOf(op.program));
-        REQUIRE(Message(result.status()) == "");
-        return result->gradients;
-      });
-      REQUIRE(Message(mask.status()) == "");
-      CHECK(mask->wrong == 0);
-      CHECK(mask->passed > 0);
-      CHECK(mask->stopped > 0);
-      CHECK((mask->underflowed > 0) == (compute == DType::kFloat16));
+      for (const auto activation : {graph::Activation::kRelu, graph::Activation::kRelu6}) {
+        INFO(way.name << ", " << graph::Name(compute) << ", " << static_cast<int>(activation));
+        const auto mask =
+            testing::MaskOf(activation, compute, [&](const auto& op, const auto& feeds) {
+              auto bound = testing::BoundProgram::Create(*way.backend, op.program,
+                                                         {.name = "core0", .threads = way.threads});
+              REQUIRE(Message(bound.status()) == "");
+              const auto result = (*bound)->Run(feeds, testing::KeysOf(op.program));
+              REQUIRE(Message(result.status()) == "");
+              return result->gradients;
+            });
+        REQUIRE(Message(mask.status()) == "");
+        CHECK(mask->wrong == 0);
+        CHECK(mask->passed > 0);
+        CHECK(mask->stopped > 0);
+        CHECK((mask->underflowed > 0) == (compute == DType::kFloat16));
+        CHECK((mask->overflowed > 0) ==
+              (activation == graph::Activation::kRelu6 && compute != DType::kFloat32));
+      }
     }
   }
 }

@@ -1,5 +1,5 @@
-// What decides whether a gradient passes the relu of a batch_norm: its gradient computes that once
-// more, and must find what was stored. Thread-compatible (a free function).
+// What decides whether a gradient passes the relu or relu6 of a batch_norm: its gradient computes
+// that once more, and must find what was stored. Thread-compatible (a free function).
 #pragma once
 
 #include <cmath>
@@ -13,16 +13,19 @@ namespace ringmaster::testing {
 struct ReluMask {
   int passed = 0, stopped = 0;
   int underflowed = 0;  // stopped, though they are above 0
+  int overflowed = 0;   // stopped, though they are below 6, by a relu6
   int wrong = 0;        // channels in whose dbeta anything else is summed
 };
 
 // `run` gives the outputs of a program's node 0. Channels of three kinds: any values; some of which
-// are so small that 16 bits may hold nothing of them; a beta at which one row's y is 0 but for
-// roundings. Row r has 2^r as its dy, so that dbeta tells the rows that passed.
+// are so small that 16 bits may hold nothing of them; a beta at which one row's y is the
+// activation's upper bound, or without one 0, but for roundings. Row r has 2^r as its dy, so that
+// dbeta tells the rows that passed.
 template <typename Run>
-StatusOr<ReluMask> MaskOfRelu(graph::DType compute, const Run& run) {
+StatusOr<ReluMask> MaskOf(graph::Activation activation, graph::DType compute, const Run& run) {
   constexpr size_t kRows = 12, kChannels = 48;
-  const graph::BatchNormAttributes relu = {.activation = graph::Activation::kRelu};
+  const bool relu6 = activation == graph::Activation::kRelu6;
+  const graph::BatchNormAttributes relu = {.activation = activation};
   const graph::TensorType x = {{kRows, kChannels}}, vector = {{kChannels}};
   RING_ASSIGN_OR_RETURN(
       const OpProgram forward,
@@ -34,13 +37,15 @@ StatusOr<ReluMask> MaskOfRelu(graph::DType compute, const Run& run) {
     gamma[c] *= 0x1p-26;
     beta[c] = 0;
   }
+  for (size_t c = 0; relu6 && c < kChannels; c += 3) gamma[c] *= 8;
   RING_ASSIGN_OR_RETURN(const auto values,
                         graph::RunReference(forward.program.graph, feeds, KeysOf(forward.program)));
   const std::vector<double>& mean = values[static_cast<size_t>(forward.outputs[1])];
   const std::vector<double>& variance = values[static_cast<size_t>(forward.outputs[2])];
   for (size_t c = 2; c < kChannels; c += 3) {
     const double at = feeds[operands[0]][c % kRows * kChannels + c];
-    beta[c] = static_cast<float>((mean[c] - at) * gamma[c] / std::sqrt(variance[c] + 1e-3));
+    beta[c] = static_cast<float>((relu6 ? 6 : 0) +
+                                 (mean[c] - at) * gamma[c] / std::sqrt(variance[c] + 1e-3));
   }
   const auto outputs = run(forward, feeds);
 
@@ -65,10 +70,12 @@ StatusOr<ReluMask> MaskOfRelu(graph::DType compute, const Run& run) {
   for (size_t c = 0; c < kChannels; ++c) {
     float sum = 0;
     for (size_t r = 0; r < kRows; ++r) {
-      const bool passes = outputs[0][r * kChannels + c] > 0;
+      const float y = outputs[0][r * kChannels + c];
+      const bool passes = y > 0 && (!relu6 || y < 6);
       if (passes) sum += std::exp2(static_cast<float>(r));
       ++(passes ? mask.passed : mask.stopped);
       if (!passes && c % 3 == 1 && exact[r * kChannels + c] > 0) ++mask.underflowed;
+      if (y == 6 && exact[r * kChannels + c] < 6) ++mask.overflowed;
     }
     if (sum != dbeta[c]) ++mask.wrong;
   }

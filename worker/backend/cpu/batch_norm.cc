@@ -19,6 +19,22 @@
 namespace ringmaster::cpu {
 namespace {
 
+using graph::Activation;
+
+// body.operator()<kActivation>()
+template <typename Body>
+decltype(auto) WithActivation(Activation activation, Body&& body) {
+  switch (activation) {
+    case Activation::kRelu:
+      return body.template operator()<Activation::kRelu>();
+    case Activation::kRelu6:
+      return body.template operator()<Activation::kRelu6>();
+    case Activation::kNone:
+      break;
+  }
+  return body.template operator()<Activation::kNone>();
+}
+
 // A piece of 128 wide rows of 384 floats fits into an L2 cache of 256 KB.
 constexpr int64_t kPieceRows = 128;
 constexpr int64_t kWideRow = 64;   // lanes, at least
@@ -29,7 +45,8 @@ struct Extent {
   int64_t group;  // rows of a wide row
   int threads;
   float epsilon;
-  bool relu, residual;
+  Activation activation;
+  bool residual;
   bool has_gamma, has_beta;
 
   int64_t lanes() const { return group * channels; }
@@ -63,7 +80,7 @@ Extent MakeExtent(const BindContext& context) {
           static_cast<int64_t>(std::bit_ceil(few)),
           context.threads,
           static_cast<float>(attributes.epsilon),
-          attributes.activation == graph::Activation::kRelu,
+          attributes.activation,
           attributes.residual,
           attributes.scale,
           attributes.center};
@@ -193,9 +210,17 @@ struct LinesOf {
   const float *mean, *scale, *beta;
 };
 
-// y = (x - mean) scale + beta, plus the residual where there is one, clamped at 0 where there is an
+// NaN passes.
+template <Activation kActivation>
+float Clamped(float value) {
+  if constexpr (kActivation == Activation::kNone) return value;
+  const float upper = kActivation == Activation::kRelu6 && value >= 6 ? 6.0F : value;
+  return value <= 0 ? 0.0F : upper;
+}
+
+// y = (x - mean) scale + beta, plus the residual where there is one, clamped where there is an
 // activation.
-template <typename T, bool kRelu, bool kResidual>
+template <typename T, Activation kActivation, bool kResidual>
 void Normalize(const Extent& e, const T* x, const T* residual, T* y, const LinesOf& lines) {
   const auto normalize = [=]<typename U>(int64_t at, int64_t length, const U* __restrict from,
                                          U* __restrict to, const U* __restrict other = nullptr) {
@@ -203,7 +228,7 @@ void Normalize(const Extent& e, const T* x, const T* residual, T* y, const Lines
       float value = Scaled(static_cast<float>(from[i]) - lines.mean[at + i], lines.scale[at + i],
                            lines.beta[at + i]);
       if constexpr (kResidual) value += static_cast<float>(other[i]);
-      to[i] = U(kRelu && value <= 0 ? 0.0F : value);
+      to[i] = U(Clamped<kActivation>(value));
     }
   };
   ParallelPieces(e.threads, e.rows, e.piece_rows(), [=](int64_t first, int64_t last) {
@@ -231,20 +256,20 @@ void NormalizeInto(const Extent& e, const Operands& operands, const float* mean,
                    const float* variance) {
   const float* gamma = e.has_gamma ? operands.input<float>(1) : nullptr;
   const float* beta = e.has_beta ? operands.input<float>(e.has_gamma ? 2 : 1) : nullptr;
-  const auto normalize = e.residual
-                             ? (e.relu ? Normalize<T, true, true> : Normalize<T, false, true>)
-                         : e.relu ? Normalize<T, true, false>
-                                  : Normalize<T, false, false>;
+  const auto normalize = WithActivation(e.activation, [&]<Activation kActivation>() {
+    return e.residual ? Normalize<T, kActivation, true> : Normalize<T, kActivation, false>;
+  });
   normalize(e, operands.input<T>(0), operands.input<T>(operands.inputs.size() - 1),
             operands.output<T>(0), MakeLines(e, operands, mean, variance, gamma, beta));
 }
 
-// What the gradient reads: dy, 0 where y, as it was stored in T, is not above 0.
-template <typename T, bool kRelu>
+// What the gradient reads: dy, 0 where y, as it was stored in T, is at a bound of the activation.
+template <typename T, Activation kActivation>
 float Masked(float dy, float deviation, const LinesOf& lines, int64_t lane) {
-  if constexpr (!kRelu) return dy;
+  if constexpr (kActivation == Activation::kNone) return dy;
   const float value = Scaled(deviation, lines.scale[lane], lines.beta[lane]);
-  return value <= kRoundsToZero<T> ? 0.0F : dy;
+  const float passed = kActivation == Activation::kRelu6 && value >= kRoundsToSix<T> ? 0.0F : dy;
+  return value <= kRoundsToZero<T> ? 0.0F : passed;
 }
 
 // add(x, dy) of one row after the other.
@@ -255,7 +280,7 @@ void ForPairs(const Add& add, const U* x, const U* dy, const Rest*... rest) {
 }
 
 // Sums of dy and of dy (x - mean) over one piece, by lane.
-template <typename T, bool kRelu>
+template <typename T, Activation kActivation>
 void PieceGradient(const Extent& e, const T* x, const T* dy, int64_t rows, const LinesOf& lines,
                    float* sums, float* products) {
   std::fill_n(sums, e.lanes(), 0.0F);
@@ -268,7 +293,7 @@ void PieceGradient(const Extent& e, const T* x, const T* dy, int64_t rows, const
           [&](const auto* x, const auto* dy) {
             const float deviation = static_cast<float>(x[i]) - lines.mean[at + i];
             const float gradient =
-                Masked<T, kRelu>(static_cast<float>(dy[i]), deviation, lines, at + i);
+                Masked<T, kActivation>(static_cast<float>(dy[i]), deviation, lines, at + i);
             sum += gradient;
             product += gradient * deviation;
           },
@@ -281,7 +306,7 @@ void PieceGradient(const Extent& e, const T* x, const T* dy, int64_t rows, const
 }
 
 // dx of a wide row, or the beginning of one, which may lie where dy lies.
-template <typename T, bool kRelu>
+template <typename T, Activation kActivation>
 void RowGradient(const T* x, const T* dy, T* dx, int64_t length, const LinesOf& lines,
                  const float* offset, const float* slope) {
   InStrips(
@@ -291,7 +316,7 @@ void RowGradient(const T* x, const T* dy, T* dx, int64_t length, const LinesOf& 
         for (int64_t i = 0; i < length; ++i) {
           const float deviation = static_cast<float>(x[i]) - lines.mean[at + i];
           const float gradient =
-              Masked<T, kRelu>(static_cast<float>(dy[i]), deviation, lines, at + i);
+              Masked<T, kActivation>(static_cast<float>(dy[i]), deviation, lines, at + i);
           dx[i] = U(lines.scale[at + i] * gradient - offset[at + i] - slope[at + i] * deviation);
         }
       },
@@ -354,7 +379,7 @@ void CombineGradient(const Extent& e, const Operands& operands, const GradientOp
   }
 }
 
-template <typename T, bool kRelu>
+template <typename T, Activation kActivation>
 void Gradient(const Extent& e, const Operands& operands) {
   const T* x = operands.input<T>(0);
   const T* dy = e.residual ? operands.output<T>(3) : operands.input<T>(1);
@@ -366,13 +391,15 @@ void Gradient(const Extent& e, const Operands& operands) {
       .dbeta = e.has_beta ? operands.output<float>(e.has_gamma ? 2 : 1) : nullptr,
       .offset = e.whole(operands, 3),
       .slope = e.whole(operands, 4)};
-  const float* beta = kRelu && e.has_beta ? operands.input<float>(e.has_gamma ? 5 : 4) : nullptr;
+  const float* beta = kActivation != Activation::kNone && e.has_beta
+                          ? operands.input<float>(e.has_gamma ? 5 : 4)
+                          : nullptr;
   const LinesOf lines = MakeLines(e, operands, operands.input<float>(2), g.variance, g.gamma, beta);
   ParallelFor(e.threads, e.pieces(), [&](int64_t piece) {
     const int64_t at = piece * e.piece_rows() * e.channels;
     if (e.residual) PassRelu<T>(operands, at, e.rows_of(piece) * e.channels);
-    PieceGradient<T, kRelu>(e, x + at, dy + at, e.rows_of(piece), lines,
-                            e.first_of(operands, piece), e.second_of(operands, piece));
+    PieceGradient<T, kActivation>(e, x + at, dy + at, e.rows_of(piece), lines,
+                                  e.first_of(operands, piece), e.second_of(operands, piece));
   });
   ParallelPieces(e.threads, e.channels, kSumBlock, [&](int64_t first, int64_t last) {
     CombineGradient(e, operands, g, first, last - first);
@@ -380,8 +407,9 @@ void Gradient(const Extent& e, const Operands& operands) {
   ParallelPieces(e.threads, e.rows, e.piece_rows(), [=](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; r += e.group) {
       const int64_t at = r * e.channels;
-      RowGradient<T, kRelu>(x + at, dy + at, dx + at, std::min(e.group, last - r) * e.channels,
-                            lines, g.offset, g.slope);
+      RowGradient<T, kActivation>(x + at, dy + at, dx + at,
+                                  std::min(e.group, last - r) * e.channels, lines, g.offset,
+                                  g.slope);
     }
   });
 }
@@ -423,7 +451,7 @@ StatusOr<std::unique_ptr<Kernel>> BindBatchNormInferenceGradient(BindContext& co
           const float* variance = operands.input<float>(e.has_gamma ? 2 : 1);
           const float* zeros = ToLanes(e, nullptr, e.whole(operands, 0));
           const float* gamma = e.has_gamma ? operands.input<float>(1) : nullptr;
-          Normalize<T, false, false>(
+          Normalize<T, Activation::kNone, false>(
               e, operands.input<T>(0), nullptr, operands.output<T>(0),
               {zeros, Scales(e, gamma, variance, e.whole(operands, 1)), zeros});
         },
@@ -437,7 +465,8 @@ StatusOr<std::unique_ptr<Kernel>> BindBatchNormGradient(BindContext& context) {
     return MakeLoop(
         [e](const Operands& operands, const RunKeys&) {
           // A residual's gradient has passed the relu once for all.
-          e.relu && !e.residual ? Gradient<T, true>(e, operands) : Gradient<T, false>(e, operands);
+          WithActivation(e.residual ? Activation::kNone : e.activation,
+                         [&]<Activation kActivation>() { Gradient<T, kActivation>(e, operands); });
         },
         e.workspace_bytes());
   });

@@ -44,12 +44,18 @@ class Float16 {
 };
 static_assert(sizeof(Float16) == 2);
 
+// The graph's name of a storage type.
 template <typename T>
-inline constexpr float kRoundsToZero = graph::RoundsToZero(graph::DType::kFloat32);
+inline constexpr graph::DType kDTypeOf = graph::DType::kFloat32;
 template <>
-inline constexpr float kRoundsToZero<BFloat16> = graph::RoundsToZero(graph::DType::kBFloat16);
+inline constexpr graph::DType kDTypeOf<BFloat16> = graph::DType::kBFloat16;
 template <>
-inline constexpr float kRoundsToZero<Float16> = graph::RoundsToZero(graph::DType::kFloat16);
+inline constexpr graph::DType kDTypeOf<Float16> = graph::DType::kFloat16;
+
+template <typename T>
+inline constexpr float kRoundsToZero = graph::RoundsToZero(kDTypeOf<T>);
+template <typename T>
+inline constexpr float kRoundsToSix = graph::RoundsToSix(kDTypeOf<T>);
 
 // The same of `count` elements, eight at a time: compilers do not vectorize the conversions above.
 inline void Widen(const Float16* from, float* to, int64_t count) {

@@ -7,7 +7,7 @@
 
 namespace ringmaster::cuda {
 
-// batch_norm over all axes but the last, its gradient, and inference; fused with its relu.
+// batch_norm over all axes but the last, its gradient, and inference; fused with its relu or relu6.
 
 namespace {
 
@@ -15,7 +15,7 @@ BatchNormShape NormShapeOf(const BindContext& context) {
   const auto& attributes = context.attributes<graph::BatchNormAttributes>();
   const graph::Shape& x = context.input(0).shape;
   return {graph::Elements(x) / x.back(), x.back(), static_cast<float>(attributes.epsilon),
-          attributes.activation == graph::Activation::kRelu, attributes.residual};
+          attributes.activation, attributes.residual};
 }
 
 // Where gamma and beta, or their gradients, stand among the operands; 0, where x and dx are: there
@@ -87,7 +87,8 @@ StatusOr<std::unique_ptr<Kernel>> BindBatchNormInference(const BindContext& cont
 // dy [gamma] variance -> dx
 StatusOr<std::unique_ptr<Kernel>> BindBatchNormInferenceGradient(const BindContext& context) {
   BatchNormShape shape = NormShapeOf(context);
-  shape.relu = shape.residual = false;
+  shape.activation = graph::Activation::kNone;
+  shape.residual = false;
   const bool scale = context.attributes<graph::BatchNormAttributes>().scale;
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch(
@@ -101,13 +102,13 @@ StatusOr<std::unique_ptr<Kernel>> BindBatchNormInferenceGradient(const BindConte
   });
 }
 
-// x dy mean variance [gamma] [beta, with relu] -> dx [dgamma] [dbeta], or with a residual
+// x dy mean variance [gamma] [beta, with an activation] -> dx [dgamma] [dbeta], or with a residual
 // x dy mean variance gamma beta y [more_dy] -> dx dgamma dbeta dresidual
 StatusOr<std::unique_ptr<Kernel>> BindBatchNormGradient(const BindContext& context) {
   const BatchNormShape shape = NormShapeOf(context);
   const NormPlaces gradients = PlacesIn(context, 1);
   const NormPlaces at = PlacesIn(context, 4);
-  const size_t beta = shape.relu ? at.beta : 0;
+  const size_t beta = shape.activation != graph::Activation::kNone ? at.beta : 0;
   const bool two = context.node.inputs.size() > at.end + 1;
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch(

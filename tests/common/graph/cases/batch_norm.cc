@@ -14,19 +14,29 @@ void PositiveVariance(const OpCase& /*self*/, OpCase::Operands* operands) {
 
 // Of a gradient whose relu is computed once more: what decides is away from 0, where a rounding
 // could turn it. x lies on eighths, its mean between two of them, and beta, without which it is 0,
-// is a number of eighths times the scale.
+// is a number of eighths times the scale. Of a relu6 the scale is larger, so that there is
+// something above 6, and x goes on by eighths until y is away from 6, too.
 void AwayFromKink(const OpCase& self, OpCase::Operands* operands) {
   PositiveVariance<3>(self, operands);
   const auto& attributes = std::get<BatchNormGradient>(self.kind);
   auto& all = *operands;
   for (double& x : all[0]) x = std::round(x * 8) / 8;
+  const bool relu6 = attributes.activation == Activation::kRelu6;
   for (size_t c = 0; c < all[2].size(); ++c) {
+    if (relu6 && attributes.scale) all[4][c] *= 4;
     all[2][c] = (2 * std::floor(all[2][c] * 8) + 1) / 16;
     if (!attributes.center) continue;
     const double gamma = attributes.scale ? all[4][c] : 1;
     double& beta = all[attributes.scale ? 5 : 4][c];
     beta = Round(gamma / std::sqrt(all[3][c] + attributes.epsilon) * std::round(beta * 8) / 8,
                  DType::kFloat32);
+  }
+  for (size_t i = 0; relu6 && i < all[0].size(); ++i) {
+    const size_t c = i % all[2].size();
+    const double scale =
+        (attributes.scale ? all[4][c] : 1) / std::sqrt(all[3][c] + attributes.epsilon);
+    const double beta = attributes.center ? all[attributes.scale ? 5 : 4][c] : 0;
+    while (std::abs((all[0][i] - all[2][c]) * scale + beta - 6) < 0.0625) all[0][i] += 0.125;
   }
 }
 
@@ -102,6 +112,7 @@ OpCase NormInferenceGradient(const char* what, const BatchNormAttributes& attrib
 std::vector<OpCase> BatchNormCases() {
   const BatchNormAttributes plain;
   const BatchNormAttributes relu = {1e-3, Activation::kRelu};
+  const BatchNormAttributes relu6 = {1e-3, Activation::kRelu6};
   const BatchNormAttributes no_gamma = {.scale = false}, no_beta = {.center = false},
                             bare = {.scale = false, .center = false};
   BatchNormAttributes relu_bare = bare, relu_no_beta = no_beta, relu_no_gamma = no_gamma;
@@ -114,7 +125,10 @@ std::vector<OpCase> BatchNormCases() {
       NormTraining("images", plain, {2, 3, 5, 3}),
       NormTraining("features, large epsilon", {0.5}, {7, 3}),
       NormTraining("relu", relu, {3, 3, 2, 3}),
+      NormTraining("relu6", relu6, {3, 3, 2, 3}),
+      NormTraining("relu6, several pieces of rows", relu6, {40, 9, 9, 64}),
       NormTraining("odd channels", plain, {3, 5, 7, 19}),
+      NormTraining("few channels, several pieces of rows", plain, {9, 30, 31, 5}),
       NormTraining("relu, few channels", relu, {9, 8, 7, 4}),
       NormTraining("relu, several pieces of rows", relu, {40, 9, 9, 64}),
       NormTraining("several tiles of channels", plain, {1100, 100}),
@@ -135,6 +149,9 @@ std::vector<OpCase> BatchNormCases() {
       NormTraining("no gamma", no_gamma, {2, 3, 5, 3}),
       NormTraining("no beta", no_beta, {2, 3, 5, 3}),
       NormTraining("neither gamma nor beta", bare, {2, 3, 5, 3}),
+      NormGradient("relu6, several pieces of rows", relu6, {40, 9, 9, 64}),
+      NormGradient("relu6, odd channels", relu6, {3, 5, 7, 19}),
+      NormGradient("few channels, several pieces of rows", plain, {9, 30, 31, 5}),
       NormGradient("no gamma, several pieces of rows", no_gamma, {40, 9, 9, 64}),
       NormGradient("no beta, odd channels", no_beta, {3, 5, 7, 19}),
       NormGradient("neither gamma nor beta", bare, {3, 5, 7, 19}),
@@ -153,6 +170,7 @@ std::vector<OpCase> BatchNormCases() {
       NormInference("neither gamma nor beta", bare, {3, 5, 7, 19}),
       NormInference("several pieces of rows", plain, {40, 9, 9, 64}),
       NormInference("relu, odd channels", relu, {3, 5, 7, 19}),
+      NormInference("relu6, few channels", relu6, {9, 8, 7, 4}),
       WithResidual(NormInference("residual, relu, several pieces of rows", relu, {40, 9, 9, 64})),
       WithResidual(NormInference("residual, odd channels", plain, {3, 5, 7, 19})),
       NormInference("few elements", plain, {2, 3, 2, 3}),

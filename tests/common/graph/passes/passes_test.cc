@@ -94,6 +94,27 @@ TEST_CASE("Fusion: batch_norm takes relu and its mask over, conv2d keeps the mas
   }
 }
 
+TEST_CASE("Fusion: batch_norm takes relu6 and its mask over, and nothing else does") {
+  GraphBuilder builder(2);
+  ValueId x = builder.Input(6, 5, 2);
+  x = builder.Add("conv", layers::Conv2d{.filters = 4}, x);
+  x = builder.Add("before", Relu6{}, x);
+  x = builder.Add("bn", layers::BatchNorm{}, x);
+  x = builder.Add("behind", Relu6{}, x);
+  x = builder.Add("pool", GlobalAveragePool{}, x);
+  testing::AddClassifierOutputs(builder, builder.Add("fc", layers::Dense{.units = 3}, x));
+  Program program = Built(builder.Finish());
+  const auto before = RunResults(program);
+  FuseActivations(&program);
+  CHECK(Count(program, "relu6") == 1);
+  CHECK(Count(program, "relu6_gradient") == 1);
+  for (const Node& node : program.graph.nodes()) {
+    const auto* norm = node.attributes<BatchNormAttributes>();
+    if (norm != nullptr) CHECK(norm->activation == Activation::kRelu6);
+  }
+  CHECK(RunResults(program) == before);
+}
+
 // What the batch_norms with a residual read as it.
 std::vector<std::string> ResidualsOf(const Program& program) {
   std::vector<std::string> names;

@@ -10,6 +10,8 @@
 namespace ringmaster::cuda {
 namespace {
 
+using graph::Activation;
+
 constexpr int kNormThreads = ChannelTiles::kThreads;
 constexpr int kNormBatch = ChannelTiles::kBatch;
 
@@ -151,9 +153,17 @@ struct Normalization {
   T* y;
 };
 
-// y = (x - mean) scale + beta, plus the residual where there is one, clamped at 0 where there is an
+// NaN passes.
+template <Activation kActivation>
+__device__ __forceinline__ float Clamped(float value) {
+  if constexpr (kActivation == Activation::kNone) return value;
+  const float upper = kActivation == Activation::kRelu6 && value >= 6 ? 6.0F : value;
+  return value <= 0 ? 0.0F : upper;
+}
+
+// y = (x - mean) scale + beta, plus the residual where there is one, clamped where there is an
 // activation.
-template <typename T, int kWidth, bool kRelu, bool kResidual>
+template <typename T, int kWidth, Activation kActivation, bool kResidual>
 __global__ void __launch_bounds__(kNormThreads)
     NormalizeRows(ChannelTiles tiles, Normalization<T> n) {
   constexpr int kRows = 4;
@@ -183,7 +193,7 @@ __global__ void __launch_bounds__(kNormThreads)
       for (int c = 0; c < kWidth; ++c) {
         float value = Scaled(in[i].get(c) - means.get(c), scales.get(c), betas.get(c));
         if constexpr (kResidual) value += other[i].get(c);
-        out.set(c, kRelu && value <= 0 ? 0.0F : value);
+        out.set(c, Clamped<kActivation>(value));
       }
       StorePack<kWidth>(out, n.y + at + i * lanes * tiles.channels);
     }
@@ -193,10 +203,14 @@ __global__ void __launch_bounds__(kNormThreads)
 template <typename T, int kWidth>
 cudaError_t Normalize(const BatchNormShape& shape, const Normalization<T>& n, cudaStream_t stream) {
   const ChannelTiles tiles = CutForRows(shape, kWidth);
-  const auto kernel = shape.residual ? (shape.relu ? NormalizeRows<T, kWidth, true, true>
-                                                   : NormalizeRows<T, kWidth, false, true>)
-                      : shape.relu   ? NormalizeRows<T, kWidth, true, false>
-                                     : NormalizeRows<T, kWidth, false, false>;
+  const auto relu = shape.residual ? NormalizeRows<T, kWidth, Activation::kRelu, true>
+                                   : NormalizeRows<T, kWidth, Activation::kRelu, false>;
+  const auto none = shape.residual ? NormalizeRows<T, kWidth, Activation::kNone, true>
+                                   : NormalizeRows<T, kWidth, Activation::kNone, false>;
+  const auto kernel = shape.activation == Activation::kRelu6
+                          ? NormalizeRows<T, kWidth, Activation::kRelu6, false>
+                      : shape.activation == Activation::kRelu ? relu
+                                                              : none;
   return Enqueue(kernel, tiles.blocks(), dim3(kNormThreads), stream, tiles, n);
 }
 

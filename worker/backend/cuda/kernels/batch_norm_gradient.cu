@@ -1,7 +1,7 @@
-// The gradient of batch_norm in two passes over x and dy, which compute once more what its relu let
-// pass: one sums by channel, in two levels like the statistics, the other applies, backwards. Where
-// there is a residual, whose gradient is what passes, the first writes that and the second reads
-// it.
+// The gradient of batch_norm in two passes over x and dy, which compute once more what its relu or
+// relu6 let pass: one sums by channel, in two levels like the statistics, the other applies,
+// backwards. Where there is a residual, whose gradient is what passes, the first writes that and the
+// second reads it.
 #include "worker/backend/cuda/kernels/batch_norm_tiles.h"
 #include "worker/backend/cuda/kernels/normalization.h"
 
@@ -13,6 +13,7 @@ constexpr int kNormGradientThreads = ChannelTiles::kThreads;
 enum class Passing : uint8_t {
   kAll,
   kAgain,         // what passed a relu, whose y is computed once more
+  kAgain6,        // likewise a relu6
   kWritten,       // what passed by y, which is read; it is written
   kWrittenOfTwo,  // likewise, of the sum of two addends
 };
@@ -21,16 +22,21 @@ enum class Passing : uint8_t {
 template <Passing kPassing>
 inline constexpr int kNormGradientRows = kPassing == Passing::kWrittenOfTwo ? 2 : 4;
 
-// What decides whether relu let an element of one pack of channels pass.
+// Whether y is computed once more.
+template <Passing kPassing>
+inline constexpr bool kIsAgain = kPassing == Passing::kAgain || kPassing == Passing::kAgain6;
+
+// What decides whether the activation let an element of one pack of channels pass.
 template <typename T, int kWidth, Passing kPassing>
 struct GradientMask {
   Pack<float, kWidth> means, scales, betas;
 
-  // dy, 0 where y, as it was stored in T, is not above 0.
+  // dy, 0 where y, as it was stored in T, is at a bound of the activation.
   __device__ __forceinline__ float Masked(float dy, float deviation, int c) const {
-    if constexpr (kPassing != Passing::kAgain) return dy;
+    if constexpr (!kIsAgain<kPassing>) return dy;
     const float y = Scaled(deviation, scales.get(c), betas.get(c));
-    return y <= kRoundsToZero<T> ? 0.0F : dy;
+    const float passed = kPassing == Passing::kAgain6 && y >= kRoundsToSix<T> ? 0.0F : dy;
+    return y <= kRoundsToZero<T> ? 0.0F : passed;
   }
 };
 
@@ -109,7 +115,7 @@ __global__ void __launch_bounds__(kNormGradientThreads, 2)
   constexpr bool kWrites = kOfTwo || kPassing == Passing::kWritten;
   const TilePlace place(tiles, blockIdx.x);
   GradientMask<T, kWidth, kPassing> mask = {};
-  if constexpr (kPassing == Passing::kAgain) {
+  if constexpr (kIsAgain<kPassing>) {
     const float* const scales = ScalesOfTile(tiles, place, g.epsilon, g.gamma, g.variance);
     if (place.inside) {
       mask.scales = LoadPack<kWidth>(scales);
@@ -211,7 +217,7 @@ __global__ void __launch_bounds__(kNormGradientThreads, 2)
   GradientMask<T, kWidth, kPassing> mask = {};
   mask.means = LoadPack<kWidth>(g.mean + place.channel);
   mask.scales = LoadPack<kWidth>(g.scale + place.channel);
-  if constexpr (kPassing == Passing::kAgain) {
+  if constexpr (kIsAgain<kPassing>) {
     mask.betas = LoadOrZero<kWidth>(g.beta, place.channel);
   }
   const auto offsets = LoadPack<kWidth>(g.offset + place.channel);
@@ -256,7 +262,7 @@ cudaError_t Gradient(const BatchNormShape& shape, const BatchNormGradientOperand
   error = Enqueue(FinishGradient, FinishBlocks(shape), dim3(kFinishChannels, kFinishLanes), stream,
                   cut, shape.epsilon, finish);
   if (error != cudaSuccess) return error;
-  constexpr Passing kLeft = kPassing == Passing::kAgain ? Passing::kAgain : Passing::kAll;
+  constexpr Passing kLeft = kIsAgain<kPassing> ? kPassing : Passing::kAll;
   const GradientApplication<T> application = {o.x,           shape.residual ? o.dresidual : o.dy,
                                               o.beta,        o.mean,
                                               scratch.scale, scratch.offset,
@@ -269,11 +275,14 @@ cudaError_t Gradient(const BatchNormShape& shape, const BatchNormGradientOperand
 template <typename T, int kWidth>
 cudaError_t GradientOf(const BatchNormShape& shape, const BatchNormGradientOperands<T>& operands,
                        cudaStream_t stream) {
+  using graph::Activation;
+  const auto written = operands.more_dy != nullptr ? Gradient<T, kWidth, Passing::kWrittenOfTwo>
+                                                   : Gradient<T, kWidth, Passing::kWritten>;
   const auto gradient =
-      shape.residual ? (operands.more_dy != nullptr ? Gradient<T, kWidth, Passing::kWrittenOfTwo>
-                                                    : Gradient<T, kWidth, Passing::kWritten>)
-      : shape.relu   ? Gradient<T, kWidth, Passing::kAgain>
-                     : Gradient<T, kWidth, Passing::kAll>;
+      shape.residual                           ? written
+      : shape.activation == Activation::kRelu6 ? Gradient<T, kWidth, Passing::kAgain6>
+      : shape.activation == Activation::kRelu  ? Gradient<T, kWidth, Passing::kAgain>
+                                               : Gradient<T, kWidth, Passing::kAll>;
   return gradient(shape, operands, stream);
 }
 

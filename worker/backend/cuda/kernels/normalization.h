@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/graph/tensor_type.h"
+
 namespace ringmaster::cuda {
 
 // batch_norm over rows by channels: statistics, application, and both passes of the gradient. T:
@@ -19,7 +21,8 @@ struct BatchNormShape {
   int64_t rows;
   int64_t channels;
   float epsilon;
-  bool relu, residual;
+  graph::Activation activation;
+  bool residual;
 };
 
 // Scratch of each function below that takes one, in bytes, for elements of `element_bytes`.
@@ -51,8 +54,8 @@ cudaError_t LaunchBatchNormInferenceGradient(const BatchNormShape& shape, const 
                                              const float* gamma, const float* variance, T* dx,
                                              void* workspace, cudaStream_t stream);
 
-// beta is read where the shape has relu and no residual; y is where it has one, and dresidual is
-// written. more_dy may be nullptr.
+// beta is read where the shape has an activation and no residual; y is where it has one, and
+// dresidual is written. more_dy may be nullptr.
 template <typename T>
 struct BatchNormGradientOperands {
   const T *x, *dy, *more_dy, *y;

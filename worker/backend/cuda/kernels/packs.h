@@ -35,12 +35,18 @@ RING_HOST_DEVICE inline __half FromFloat<__half>(float value) {
   return __float2half_rn(value);
 }
 
+// The graph's name of a storage type.
 template <typename T>
-inline constexpr float kRoundsToZero = graph::RoundsToZero(graph::DType::kFloat32);
+inline constexpr graph::DType kDTypeOf = graph::DType::kFloat32;
 template <>
-inline constexpr float kRoundsToZero<__nv_bfloat16> = graph::RoundsToZero(graph::DType::kBFloat16);
+inline constexpr graph::DType kDTypeOf<__nv_bfloat16> = graph::DType::kBFloat16;
 template <>
-inline constexpr float kRoundsToZero<__half> = graph::RoundsToZero(graph::DType::kFloat16);
+inline constexpr graph::DType kDTypeOf<__half> = graph::DType::kFloat16;
+
+template <typename T>
+inline constexpr float kRoundsToZero = graph::RoundsToZero(kDTypeOf<T>);
+template <typename T>
+inline constexpr float kRoundsToSix = graph::RoundsToSix(kDTypeOf<T>);
 
 // Elements of T in 16 bytes: the widest load.
 template <typename T>

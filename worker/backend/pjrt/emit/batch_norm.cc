@@ -10,9 +10,7 @@ const graph::BatchNormAttributes& AttributesOf(const EmitContext& context) {
   return context.attributes<graph::BatchNormAttributes>();
 }
 
-bool HasRelu(const EmitContext& context) {
-  return AttributesOf(context).activation == graph::Activation::kRelu;
-}
+using graph::Activation;
 
 Tensor SumOfRows(Builder& builder, const Tensor& x) {
   std::vector<int64_t> axes;
@@ -65,24 +63,36 @@ void Normalize(EmitContext& context, const Tensor& deviation, const Tensor& vari
   if (AttributesOf(context).residual) {
     y = builder.Add(y, context.Wide(context.node().inputs.size() - 1));
   }
-  if (HasRelu(context)) y = builder.Binary("maximum", y, builder.Constant(0, y.shape));
+  const Activation activation = AttributesOf(context).activation;
+  if (activation == Activation::kRelu6) {
+    y = builder.Binary("minimum", y, builder.Constant(6, y.shape));
+  }
+  if (activation != Activation::kNone) {
+    y = builder.Binary("maximum", y, builder.Constant(0, y.shape));
+  }
   context.Out(0, y);
 }
 
 // What of dy, which may come as two addends, passes the activation. With a residual y is read, else
-// it is computed once more and compared with what its type stores as 0, so that no compiler's
+// it is computed once more and compared with what its type stores as a bound, so that no compiler's
 // shortcut round a rounding matters.
 Tensor Passed(EmitContext& context, const Tensor& deviation, const Tensor& scale) {
   Builder& builder = context.builder();
   Tensor dy = context.Wide(1);
   if (context.node().inputs.size() == 8) dy = builder.Add(dy, context.Wide(7));
-  if (!HasRelu(context)) return dy;
+  const Activation activation = AttributesOf(context).activation;
+  if (activation == Activation::kNone) return dy;
   const bool residual = AttributesOf(context).residual;
   const size_t beta = AttributesOf(context).scale ? 5 : 4;
   const Tensor y = residual ? context.Wide(6) : Scaled(context, deviation, scale, beta);
-  const float zero = residual ? 0 : graph::RoundsToZero(context.output(0).dtype);
-  return builder.Select(builder.Compare("LE", y, builder.Constant(double{zero}, y.shape)),
+  const auto stop = [&](const char* at, float bound) {
+    dy = builder.Select(builder.Compare(at, y, builder.Constant(double{bound}, y.shape)),
                         builder.Constant(0, y.shape), dy);
+  };
+  const graph::DType stored = context.output(0).dtype;
+  stop("LE", residual ? 0 : graph::RoundsToZero(stored));
+  if (activation == Activation::kRelu6) stop("GE", graph::RoundsToSix(stored));
+  return dy;
 }
 
 }  // namespace

@@ -81,13 +81,17 @@ TEST_CASE("DropoutMask: an element is kept exactly when its uniform number reach
   }
 }
 
-TEST_CASE("Packs: what rounds to 0, as on a CPU") {
+TEST_CASE("Packs: what rounds to 0 and to 6, as on a CPU") {
   const auto check = [](auto device, auto cpu) {
     using Device = decltype(device);
     const float limit = kRoundsToZero<Device>;
     CHECK(limit == cpu::kRoundsToZero<decltype(cpu)>);
     CHECK(ToFloat(FromFloat<Device>(limit)) == 0);
     CHECK(ToFloat(FromFloat<Device>(std::nextafter(limit, 1.0F))) > 0);
+    const float six = kRoundsToSix<Device>;
+    CHECK(six == cpu::kRoundsToSix<decltype(cpu)>);
+    CHECK(ToFloat(FromFloat<Device>(six)) == 6);
+    CHECK(ToFloat(FromFloat<Device>(std::nextafter(six, 1.0F))) < 6);
   };
   check(float{}, float{});
   check(__nv_bfloat16{}, cpu::BFloat16{});
