@@ -107,11 +107,11 @@ class ConvolutionKernel final : public Kernel {
   ConvolutionKernel(std::string name, ConvolutionParts parts)
       : name_(std::move(name)),
         shape_(parts.shape),
-        fused_(parts.variant.fused),
+        fused_(parts.library.variant.fused),
         sums_bias_(parts.bias_gradient == BiasGradient::kWanted),
         parts_(static_cast<size_t>(parts.parts)),
-        engine_(std::move(parts.engine)) {
-    const ConvolutionShape inside = Apply(shape_, parts.variant);
+        engine_(std::move(parts.library.engine)) {
+    const ConvolutionShape inside = Apply(shape_, parts.library.variant);
     x_ = {MatrixX(shape_), MatrixX(inside)};
     w_ = {MatrixW(shape_), MatrixW(inside)};
     y_ = {MatrixY(shape_), MatrixY(inside)};
@@ -205,6 +205,95 @@ class ConvolutionKernel final : public Kernel {
 
 std::unique_ptr<Kernel> MakeConvolutionKernel(std::string name, ConvolutionParts parts) {
   return std::make_unique<ConvolutionKernel>(std::move(name), std::move(parts));
+}
+
+namespace {
+
+// What cuBLASLt is given: whole operands, pieces of a workspace, and parts of y that PatchProductOf
+// cuts.
+static_assert(kAlignment % kProductAlignment == 0);
+
+// Kernels and their gradients are copied, so that their rows are as long as the patches'.
+class PatchKernel final : public Kernel {
+ public:
+  PatchKernel(const ConvolutionShape& shape, const PatchProduct& product,
+              std::unique_ptr<MatmulEngine> engine, BiasGradient bias_gradient)
+      : forward_(shape.pass == ConvolutionPass::kForward),
+        parts_(product.parts),
+        patch_shape_(product.patches),
+        engine_(std::move(engine)),
+        sums_bias_(bias_gradient == BiasGradient::kWanted) {
+    const int64_t image = shape.height * shape.width * shape.channels;
+    const auto bytes = static_cast<int64_t>(graph::ByteSize(shape.type));
+    x_bytes_ = patch_shape_.samples * image * bytes;
+    y_bytes_ = product.rows() * shape.filters * bytes;
+    y_ = {nullptr, parts_ * product.rows(), shape.filters, shape.type};
+    const graph::DType type = forward_ ? shape.type : shape.result;
+    const int64_t window = shape.window_height * shape.window_width * shape.channels;
+    w_ = {nullptr, shape.filters, window, type};
+    wide_w_ = {nullptr, shape.filters, patch_shape_.columns, type};
+    patches_offset_ =
+        layout_.Add(static_cast<size_t>(product.rows() * patch_shape_.columns * bytes));
+    w_offset_ = layout_.Add(wide_w_.bytes());
+    engine_offset_ = layout_.Add(engine_->workspace_bytes());
+    sums_offset_ = layout_.Add(sums_bias_ ? ColumnSumWorkspace(y_) : 0);
+  }
+
+  [[nodiscard]] size_t workspace_bytes() const override { return layout_.bytes(); }
+
+  Status Attach(const Operands& operands) override {
+    std::byte* const workspace = operands.workspace;
+    x_ = operands.input<std::byte>(0);
+    void* const second = const_cast<void*>(operands.inputs[1]);
+    y_.data = forward_ ? operands.outputs[0] : second;
+    w_.data = forward_ ? second : operands.outputs[0];
+    wide_w_.data = workspace + w_offset_;
+    patches_ = workspace + patches_offset_;
+    scratch_ = workspace + engine_offset_;
+    sums_ = workspace + sums_offset_;
+    bias_gradient_ = sums_bias_ ? operands.output<float>(1) : nullptr;
+    return absl::OkStatus();
+  }
+
+  Status Launch(cudaStream_t stream) override {
+    if (forward_) RING_RETURN_IF_ERROR(Resize(w_, wide_w_, stream));
+    for (int64_t part = 0; part < parts_; ++part) {
+      RING_RETURN_IF_ERROR(
+          FromCuda(LaunchPatches(patch_shape_, x_ + part * x_bytes_, patches_, stream), "patches"));
+      std::byte* const y = static_cast<std::byte*>(y_.data) + part * y_bytes_;
+      const MatmulOperands operands = forward_
+                                          ? MatmulOperands{patches_, wide_w_.data, y, scratch_}
+                                          : MatmulOperands{y, patches_, wide_w_.data, scratch_};
+      const bool adds = !forward_ && part > 0;
+      RING_RETURN_IF_ERROR(
+          engine_->Launch(operands, adds ? MatmulResult::kAdd : MatmulResult::kWrite, stream));
+    }
+    if (forward_) return absl::OkStatus();
+    RING_RETURN_IF_ERROR(Resize(wide_w_, w_, stream));
+    return sums_bias_ ? SumColumns(y_, sums_, bias_gradient_, stream) : absl::OkStatus();
+  }
+
+ private:
+  const bool forward_;
+  const int64_t parts_;
+  const PatchShape patch_shape_;
+  const std::unique_ptr<MatmulEngine> engine_;
+  const bool sums_bias_;
+  int64_t x_bytes_ = 0, y_bytes_ = 0;  // of a part
+  DeviceMatrix y_, w_, wide_w_;
+  WorkspaceLayout layout_;
+  size_t patches_offset_ = 0, w_offset_ = 0, engine_offset_ = 0, sums_offset_ = 0;
+  const std::byte* x_ = nullptr;
+  void *patches_ = nullptr, *scratch_ = nullptr, *sums_ = nullptr;
+  float* bias_gradient_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakePatchKernel(const ConvolutionShape& shape, const PatchProduct& product,
+                                        std::unique_ptr<MatmulEngine> engine,
+                                        BiasGradient bias_gradient) {
+  return std::make_unique<PatchKernel>(shape, product, std::move(engine), bias_gradient);
 }
 
 }  // namespace ringmaster::cuda
