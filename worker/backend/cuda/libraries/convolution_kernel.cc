@@ -1,5 +1,6 @@
 #include "worker/backend/cuda/libraries/convolution_kernel.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,11 @@ Status Resize(const DeviceMatrix& x, const DeviceMatrix& y, cudaStream_t stream)
 
 namespace {
 
+// Where part i of as many begins, of a matrix whose rows are those of the parts.
+void* AddressOfPart(const DeviceMatrix& matrix, size_t parts, size_t i) {
+  return static_cast<std::byte*>(matrix.data) + matrix.bytes() / parts * i;
+}
+
 // One tensor of the convolution: as the graph has it, and as cuDNN is given it, in place or as a
 // copy in the workspace.
 struct Side {
@@ -65,10 +71,6 @@ struct Side {
   void Attach(const void* address, std::byte* workspace) {
     outside.data = const_cast<void*>(address);
     inside.data = copied() ? workspace + offset : outside.data;
-  }
-  // Where part i of as many begins, of a tensor with a row for each position of each sample.
-  [[nodiscard]] void* PartOf(size_t parts, size_t i) const {
-    return static_cast<std::byte*>(inside.data) + inside.bytes() / parts * i;
   }
   [[nodiscard]] Status CopyIn(cudaStream_t stream) const {
     return copied() ? Resize(outside, inside, stream) : absl::OkStatus();
@@ -116,9 +118,15 @@ class ConvolutionKernel final : public Kernel {
     w_ = {MatrixW(shape_), MatrixW(inside)};
     y_ = {MatrixY(shape_), MatrixY(inside)};
     bias_ = {MatrixBias(shape_), MatrixBias(fused_ ? inside : shape_)};
+    if (adds_parts()) {
+      each_w_ = {nullptr, parts.parts, w_.inside.rows * w_.inside.columns, w_.inside.type};
+      w_.inside.type = graph::DType::kFloat32;
+    }
     engine_offset_ = layout_.Add(engine_->workspace_bytes());
     for (Side* side : {&x_, &w_, &y_, &bias_}) side->Reserve(&layout_);
-    sums_offset_ = layout_.Add(sums_bias_ ? ColumnSumWorkspace(y_.outside) : 0);
+    each_w_offset_ = layout_.Add(each_w_.bytes());
+    sums_offset_ = layout_.Add(std::max(sums_bias_ ? ColumnSumWorkspace(y_.outside) : 0,
+                                        adds_parts() ? ColumnSumWorkspace(each_w_) : 0));
   }
 
   [[nodiscard]] size_t workspace_bytes() const override { return layout_.bytes(); }
@@ -145,9 +153,12 @@ class ConvolutionKernel final : public Kernel {
         break;
     }
     sums_ = workspace + sums_offset_;
+    each_w_.data = workspace + each_w_offset_;
     std::vector<ConvolutionOperands> each;
     for (size_t i = 0; i < parts_; ++i) {
-      each.push_back({x_.PartOf(parts_, i), w_.inside.data, y_.PartOf(parts_, i), bias_.inside.data,
+      each.push_back({AddressOfPart(x_.inside, parts_, i),
+                      adds_parts() ? AddressOfPart(each_w_, parts_, i) : w_.inside.data,
+                      AddressOfPart(y_.inside, parts_, i), bias_.inside.data,
                       workspace + engine_offset_});
     }
     return engine_->Attach(each);
@@ -159,6 +170,10 @@ class ConvolutionKernel final : public Kernel {
   }
 
  private:
+  [[nodiscard]] bool adds_parts() const {
+    return shape_.pass == ConvolutionPass::kWeightGradient && parts_ > 1;
+  }
+
   Status Enqueue(cudaStream_t stream) const {
     switch (shape_.pass) {
       case ConvolutionPass::kForward:
@@ -174,6 +189,10 @@ class ConvolutionKernel final : public Kernel {
     RING_RETURN_IF_ERROR(x_.CopyIn(stream));
     RING_RETURN_IF_ERROR(y_.CopyIn(stream));
     RING_RETURN_IF_ERROR(engine_->Launch(stream));
+    if (adds_parts()) {
+      auto* const sum = static_cast<float*>(w_.inside.data);
+      RING_RETURN_IF_ERROR(SumColumns(each_w_, sums_, sum, stream));
+    }
     RING_RETURN_IF_ERROR(w_.CopyOut(stream));
     return sums_bias_ ? SumColumns(y_.outside, sums_, bias_gradient_, stream) : absl::OkStatus();
   }
@@ -194,10 +213,13 @@ class ConvolutionKernel final : public Kernel {
   const bool fused_, sums_bias_;
   const size_t parts_;
   Side x_, w_, y_, bias_;
+  // Where parts are added up: a row each, of what the engine writes of dw. They are added in
+  // float32, in the order that the sizes give; `w_.inside` is the sum.
+  DeviceMatrix each_w_;
   const std::unique_ptr<ConvolutionEngine> engine_;
   WorkspaceLayout layout_;
-  size_t engine_offset_ = 0, sums_offset_ = 0;
-  void* sums_ = nullptr;
+  size_t engine_offset_ = 0, each_w_offset_ = 0, sums_offset_ = 0;
+  void* sums_ = nullptr;  // scratch of sums of columns, one after the other
   float* bias_gradient_ = nullptr;
 };
 

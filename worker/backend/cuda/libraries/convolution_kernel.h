@@ -1,8 +1,8 @@
 // What a library computes of a node, a product of matrices or a convolution, as an engine that is
 // ready to, and the kernel of a convolution round one: what a library's variant of its shape leaves
 // over (convolution_shape.h) is done by own kernels, on copies in the workspace: channels that are
-// added or left out, gradients of weights made wide, bias and activation, the gradient of the bias.
-// Core's thread only.
+// added or left out, gradients of weights made wide, those of parts added up, bias and activation,
+// the gradient of the bias. Core's thread only.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -183,17 +183,19 @@ int64_t PartsFrom(int64_t least, int64_t samples, Fits fits) {
 }  // namespace
 
 int64_t PartsOf(const ConvolutionShape& shape) {
-  if (shape.pass == ConvolutionPass::kWeightGradient) return 1;
+  const bool adds = shape.pass == ConvolutionPass::kWeightGradient;
+  const bool wide = shape.type == graph::DType::kFloat32;
   // 512 MiB of float32: an H100's engines for 3x3 windows then stay below 1 GiB of scratch.
-  const int64_t most = shape.type == graph::DType::kFloat32 ? int64_t{1} << 27 : int64_t{1} << 31;
+  const int64_t most = wide && !adds ? int64_t{1} << 27 : int64_t{1} << 31;
+  const auto bytes = static_cast<int64_t>(graph::ByteSize(shape.type));
   const int64_t x = shape.samples * shape.height * shape.width * shape.channels;
   const int64_t y = shape.samples * shape.output_height() * shape.output_width() * shape.filters;
-  const auto of_sample = [&](int64_t elements) {
-    return elements / shape.samples * static_cast<int64_t>(graph::ByteSize(shape.type));
-  };
+  const int64_t w =
+      shape.filters * shape.window_height * shape.window_width * shape.group_channels();
   const auto aligned = [&](int64_t samples) {
-    return samples * of_sample(x) % kTensorAlignment == 0 &&
-           samples * of_sample(y) % kTensorAlignment == 0;
+    return samples * (x / shape.samples * bytes) % kTensorAlignment == 0 &&
+           samples * (y / shape.samples * bytes) % kTensorAlignment == 0 &&
+           (!adds || w * bytes % kTensorAlignment == 0);
   };
   return std::max<int64_t>(1,
                            PartsFrom((std::max(x, y) + most - 1) / most, shape.samples, aligned));

@@ -95,10 +95,10 @@ struct ConvolutionShape {
 // table's row.
 [[nodiscard]] std::string Key(const ConvolutionShape& shape);
 
-// In how many equal parts of its samples, one after the other, a convolution is computed that
-// writes by sample. Engines of float32 that are quick want more scratch than they may have, and
-// other ones count elements in 32 bits, when a tensor is too large; a number that divides the
-// samples, 1 where none near does. A rule of the shape alone, so that every GPU has the same bits.
+// In how many equal parts of its samples, one after the other, a convolution is computed. Engines
+// count elements in 32 bits, and of what is written by sample those of float32 that are quick want
+// more scratch than they may have, when a tensor is too large; a number that divides the samples, 1
+// where none near does. A rule of the shape alone, so that every GPU has the same bits.
 [[nodiscard]] int64_t PartsOf(const ConvolutionShape& shape);
 // Bytes to which every tensor that cuDNN is given is aligned, a part's, too; and cuBLASLt's, whose
 // default we keep.

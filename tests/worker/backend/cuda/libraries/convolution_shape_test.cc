@@ -117,10 +117,27 @@ TEST_CASE("ConvolutionShape: too large a tensor is computed in parts that divide
   CHECK(parts(forward, 1'366, DType::kFloat32) == 2);
   CHECK(parts(forward, 8'192, DType::kFloat32) == 8);  // 7 do not divide them
   CHECK(parts(ConvolutionPass::kInputGradient, 4'096, DType::kFloat32) == 4);
-  CHECK(parts(ConvolutionPass::kWeightGradient, 4'096, DType::kFloat32) == 1);
   CHECK(parts(forward, 1'367, DType::kFloat32) == 1);  // a prime
   CHECK(parts(forward, 16'384, DType::kBFloat16) == 1);
   CHECK(parts(forward, 50'000, DType::kBFloat16) == 4);  // 2^31 are 21,845 samples
+  // What is added up afterwards, where engines cannot count it.
+  const auto gradient = ConvolutionPass::kWeightGradient;
+  for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
+    CHECK(parts(gradient, 21'845, type) == 1);
+    CHECK(parts(gradient, 21'846, type) == 2);
+    CHECK(parts(gradient, 50'000, type) == 4);
+  }
+}
+
+TEST_CASE("ConvolutionShape: a part of a gradient of weights, too, begins where cuDNN may write") {
+  // dw of 2 x 5 x 5 x 3 or 4 elements of 16 bits.
+  const auto parts = [](int64_t channels) {
+    return PartsOf(ConvolutionShape::Of(ConvolutionPass::kWeightGradient, {.pads = {2, 2, 2, 2}},
+                                        {4'096, 512, 512, channels}, {2, 5, 5, channels},
+                                        DType::kBFloat16));
+  };
+  CHECK(parts(3) == 1);
+  CHECK(parts(4) == 2);
 }
 
 TEST_CASE("ConvolutionShape: a part begins where cuDNN may be told that a tensor does") {
