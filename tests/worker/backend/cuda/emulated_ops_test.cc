@@ -57,19 +57,10 @@ void Encode(DType dtype, const std::vector<double>& values, unsigned char* to) {
   }
 }
 
-template <typename T>
-float ElementAt(const unsigned char* from, size_t i) {
-  T element;
-  std::memcpy(&element, from + i * sizeof(T), sizeof(T));
-  return ToFloat(element);
-}
-
 std::vector<float> Decode(DType dtype, const unsigned char* from, size_t count) {
   std::vector<float> values(count);
   for (size_t i = 0; i < count; ++i) {
-    values[i] = dtype == DType::kFloat32    ? ElementAt<float>(from, i)
-                : dtype == DType::kBFloat16 ? ElementAt<__nv_bfloat16>(from, i)
-                                            : ElementAt<__half>(from, i);
+    values[i] = testing::ElementAt(dtype, from, static_cast<int64_t>(i));
   }
   return values;
 }

@@ -38,20 +38,17 @@ size_t BytesOf(const graph::Value& value) {
 
 std::vector<double> Decode(const graph::Value& value, const void* data) {
   std::vector<double> values(static_cast<size_t>(graph::Elements(value.shape)));
-  WithStorage(value.dtype, [&]<typename T>(T) {
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = static_cast<double>(static_cast<float>(static_cast<const T*>(data)[i]));
-    }
-  });
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = testing::ElementAt(value.dtype, data, static_cast<int64_t>(i));
+  }
   return values;
 }
 
 void Encode(const graph::Value& value, const std::vector<double>& values, void* data) {
-  WithStorage(value.dtype, [&]<typename T>(T) {
-    for (size_t i = 0; i < values.size(); ++i) {
-      static_cast<T*>(data)[i] = T(static_cast<float>(values[i]));
-    }
-  });
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto element = static_cast<float>(values[i]);
+    testing::SetElement(value.dtype, data, static_cast<int64_t>(i), element);
+  }
 }
 
 // A graph of one node, with operands and what the reference makes of them.
@@ -286,14 +283,10 @@ class Matrix {
     return {const_cast<Line*>(buffer_.data()), rows_, columns_, type_};
   }
   [[nodiscard]] float at(int64_t row, int64_t column) const {
-    return WithStorage(type_, [&]<typename T>(T) {
-      return static_cast<float>(static_cast<const T*>(view().data)[row * columns_ + column]);
-    });
+    return testing::ElementAt(type_, view().data, row * columns_ + column);
   }
   void Set(int64_t row, int64_t column, float value) {
-    WithStorage(type_, [&]<typename T>(T) {
-      static_cast<T*>(view().data)[row * columns_ + column] = T(value);
-    });
+    testing::SetElement(type_, view().data, row * columns_ + column, value);
   }
   // Small integers and quarters, exact in every type, and so are their sums.
   void Fill() {
