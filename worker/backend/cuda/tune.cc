@@ -86,7 +86,7 @@ StatusOr<std::vector<PlanChoice>> ConvolutionChoices(const Device& device,
 
 StatusOr<std::vector<PlanChoice>> MatmulChoices(const Device& device, const MatmulShape& shape) {
   RING_ASSIGN_OR_RETURN(const auto choices,
-                        Matmul::Candidates(device.cublas_lt(), shape, kMostAlgorithms));
+                        MatmulCandidates(device.cublas_lt(), shape, kMostAlgorithms));
   return std::vector<PlanChoice>(choices.begin(), choices.end());
 }
 

@@ -217,10 +217,10 @@ StatusOr<std::unique_ptr<Kernel>> MakeDepthwiseKernel(std::string name,
                  "{}: the CUDA backend has no kernel for images of {} by {}", name, shape.height,
                  shape.width);
   }
-  return MakeConvolutionKernel(std::move(name), {.shape = shape,
-                                                 .variant = {.fused = true},
-                                                 .engine = std::make_unique<DepthwiseEngine>(shape),
-                                                 .bias_gradient = bias_gradient});
+  return MakeConvolutionKernel(
+      std::move(name), {.shape = shape,
+                        .library = {{.fused = true}, std::make_unique<DepthwiseEngine>(shape)},
+                        .bias_gradient = bias_gradient});
 }
 
 }  // namespace ringmaster::cuda

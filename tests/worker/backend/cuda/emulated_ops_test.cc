@@ -1,6 +1,7 @@
-// Own kernels on the host, by the block emulator: the op sweep against the float64 reference, every
-// write inside its buffer, the same bits whatever order threads run in. No GPU is needed; what an
-// emulation cannot see (speed, memory access widths, the device's own exp and log) is left to
+// Own kernels on the host, by the block emulator, and what binds products and convolutions round
+// engines of loops (loop_engines.h): the op sweep against the float64 reference, every write inside
+// its buffer, the same bits whatever order threads run in. No GPU is needed; what an emulation
+// cannot see (libraries, speed, memory access widths, the device's own exp and log) is left to
 // cuda_backend_test.
 #include <algorithm>
 #include <bit>
@@ -11,6 +12,7 @@
 
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
 #include "tests/worker/backend/cuda/emulation/guarded_memory.h"
+#include "tests/worker/backend/cuda/libraries/loop_engines.h"
 #include "tests/worker/backend/op_program.h"
 #include "tests/worker/backend/relu_mask.h"
 #include "worker/backend/cpu/cpu_backend.h"
@@ -20,32 +22,20 @@
 
 namespace ringmaster::cuda {
 
-namespace {
-
-// Depthwise convolutions are own ones.
-StatusOr<std::unique_ptr<Kernel>> Elsewhere(const BindContext& context) {
-  const auto shape = ConvolutionOf(context.program.graph, context.node);
-  if (!shape || !shape->is_depthwise()) {
-    return InvalidArgument("{} has no kernel of this backend's own", context.node.op());
-  }
-  return MakeDepthwiseKernel(
-      context.node.name, *shape,
-      context.node.outputs.size() > 1 ? BiasGradient::kWanted : BiasGradient::kNone);
+// Of libraries, which no emulation has, loops.
+StatusOr<std::unique_ptr<MatmulEngine>> MakeMatmulEngine(const BindContext&,
+                                                         const MatmulShape& shape) {
+  return std::make_unique<testing::LoopMatmul>(shape);
 }
 
-}  // namespace
-
-// Products and other convolutions are cuBLAS' and cuDNN's, which no emulation has; without another
-// such op the kernel table does not link.
-#define RING_ELSEWHERE(Bind) \
-  StatusOr<std::unique_ptr<Kernel>> Bind(const BindContext& context) { return Elsewhere(context); }
-RING_ELSEWHERE(BindConv2d)
-RING_ELSEWHERE(BindConv2dInputGradient)
-RING_ELSEWHERE(BindConv2dWeightGradient)
-RING_ELSEWHERE(BindDense)
-RING_ELSEWHERE(BindDenseInputGradient)
-RING_ELSEWHERE(BindDenseWeightGradient)
-#undef RING_ELSEWHERE
+StatusOr<LibraryConvolution> MakeConvolutionEngine(const BindContext& context) {
+  const auto whole = ConvolutionOf(context.program.graph, context.node);
+  if (!whole) return InvalidArgument("{} is no convolution", context.node.op());
+  const ConvolutionShape part = PartOf(*whole, PartsOf(*whole));
+  const ConvolutionVariant variant = Variants(part).front();
+  return LibraryConvolution{variant,
+                            std::make_unique<testing::LoopConvolution>(Apply(part, variant))};
+}
 
 namespace {
 
@@ -53,25 +43,6 @@ using graph::DType;
 using graph::OpCase;
 using testing::GuardedMemory;
 using testing::OpProgram;
-
-// Whether this backend has a kernel of its own.
-bool IsOwn(const graph::Kind& kind) {
-  const BindFunction bind = FindKernel(kind);
-  const std::initializer_list<BindFunction> elsewhere = {
-      &BindConv2d, &BindConv2dInputGradient, &BindConv2dWeightGradient,
-      &BindDense,  &BindDenseInputGradient,  &BindDenseWeightGradient};
-  return bind != nullptr && std::find(elsewhere.begin(), elsewhere.end(), bind) == elsewhere.end();
-}
-
-bool IsOwn(const OpCase& test) {
-  if (IsOwn(test.kind)) return true;
-  const graph::Node node = {"", test.kind, {}};  // only for its attributes
-  const auto* conv2d = node.attributes<graph::Conv2dAttributes>();
-  if (conv2d == nullptr || conv2d->groups == 1) return false;
-  const auto op = testing::MakeOpProgram(test, DType::kFloat32);
-  REQUIRE(Message(op.status()) == "");
-  return ConvolutionOf(op->program.graph, op->program.graph.node(0))->is_depthwise();
-}
 
 void Encode(DType dtype, const std::vector<double>& values, unsigned char* to) {
   for (size_t i = 0; i < values.size(); ++i) {
@@ -86,19 +57,10 @@ void Encode(DType dtype, const std::vector<double>& values, unsigned char* to) {
   }
 }
 
-template <typename T>
-float ElementAt(const unsigned char* from, size_t i) {
-  T element;
-  std::memcpy(&element, from + i * sizeof(T), sizeof(T));
-  return ToFloat(element);
-}
-
 std::vector<float> Decode(DType dtype, const unsigned char* from, size_t count) {
   std::vector<float> values(count);
   for (size_t i = 0; i < count; ++i) {
-    values[i] = dtype == DType::kFloat32    ? ElementAt<float>(from, i)
-                : dtype == DType::kBFloat16 ? ElementAt<__nv_bfloat16>(from, i)
-                                            : ElementAt<__half>(from, i);
+    values[i] = testing::ElementAt(dtype, from, static_cast<int64_t>(i));
   }
   return values;
 }
@@ -110,7 +72,7 @@ std::unique_ptr<GuardedMemory> MemoryOf(const graph::Value& value) {
 
 // Of node 0.
 BindContext ContextOf(const graph::Program& program) {
-  // Own ops ask nothing of the device.
+  // Neither own ops nor loops ask anything of the device.
   alignas(64) static std::byte no_device[64];
   return {program, program.graph.node(0), *reinterpret_cast<const Device*>(no_device)};
 }
@@ -193,17 +155,15 @@ void CheckNode(const OpProgram& op) {
 void CheckAll(DType compute) {
   std::set<std::string> checked;
   for (const OpCase& test : graph::AllCases()) {
-    if (!IsOwn(test)) continue;
     INFO(graph::NameOf(test));
     const auto op = testing::MakeOpProgram(test, compute);
     REQUIRE(Message(op.status()) == "");
     CheckNode(*op);
     checked.insert(graph::TraitsOf(test.kind).name);
   }
-  CHECK_FALSE(checked.empty());
   for (const graph::Op& op : graph::OpTable()) {
     INFO(op.traits.name << " has no case in tests/common/graph/cases");
-    if (IsOwn(*graph::KindNamed(op.traits.name))) CHECK(checked.contains(op.traits.name));
+    CHECK(checked.contains(op.traits.name));
   }
 }
 
@@ -276,7 +236,7 @@ TEST_CASE("Emulated kernels: the bits of the CPU backend where the case says so"
   REQUIRE(Message(backend.status()) == "");
   for (DType compute : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     for (const OpCase& test : graph::AllCases()) {
-      if (!test.same_bits || !IsOwn(test)) continue;
+      if (!test.same_bits) continue;
       INFO(graph::NameOf(test) << ", " << graph::Name(compute));
       const auto op = testing::MakeOpProgram(test, compute);
       REQUIRE(Message(op.status()) == "");

@@ -296,7 +296,8 @@ bool CanCutPatches(const PatchShape& shape) {
 cudaError_t LaunchPatches(const PatchShape& shape, const void* x, void* patches,
                           cudaStream_t stream) {
   if (!CanCutPatches(shape)) return cudaErrorNotSupported;
-  int position_rows = kPatchRows;
+  // No more than there are: strides are as large as somebody likes where there is one position.
+  int position_rows = shape.output_height < kPatchRows ? shape.output_height : kPatchRows;
   while (int64_t{RowsOf(shape, position_rows).rows} * RowsOf(shape, position_rows).pitch >
          kMostPatchElements) {
     --position_rows;

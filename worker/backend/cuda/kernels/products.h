@@ -38,7 +38,7 @@ template <typename X, typename Y>
 cudaError_t LaunchResize(MatrixSize from, const X* x, MatrixSize to, Y* y, cudaStream_t stream);
 
 // Patches of images: what the window of a convolution sees at each position, as the row of a
-// matrix, so that a convolution of few channels becomes a product (products.cc).
+// matrix, so that a convolution of few channels becomes a product (PatchProductOf).
 
 struct PatchShape {
   int64_t samples;

@@ -1,5 +1,6 @@
 #include "worker/backend/cuda/libraries/convolution_kernel.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,11 @@ Status Resize(const DeviceMatrix& x, const DeviceMatrix& y, cudaStream_t stream)
 
 namespace {
 
+// Where part i of as many begins, of a matrix whose rows are those of the parts.
+void* AddressOfPart(const DeviceMatrix& matrix, size_t parts, size_t i) {
+  return static_cast<std::byte*>(matrix.data) + matrix.bytes() / parts * i;
+}
+
 // One tensor of the convolution: as the graph has it, and as cuDNN is given it, in place or as a
 // copy in the workspace.
 struct Side {
@@ -65,10 +71,6 @@ struct Side {
   void Attach(const void* address, std::byte* workspace) {
     outside.data = const_cast<void*>(address);
     inside.data = copied() ? workspace + offset : outside.data;
-  }
-  // Where part i of as many begins, of a tensor with a row for each position of each sample.
-  [[nodiscard]] void* PartOf(size_t parts, size_t i) const {
-    return static_cast<std::byte*>(inside.data) + inside.bytes() / parts * i;
   }
   [[nodiscard]] Status CopyIn(cudaStream_t stream) const {
     return copied() ? Resize(outside, inside, stream) : absl::OkStatus();
@@ -107,18 +109,24 @@ class ConvolutionKernel final : public Kernel {
   ConvolutionKernel(std::string name, ConvolutionParts parts)
       : name_(std::move(name)),
         shape_(parts.shape),
-        fused_(parts.variant.fused),
+        fused_(parts.library.variant.fused),
         sums_bias_(parts.bias_gradient == BiasGradient::kWanted),
         parts_(static_cast<size_t>(parts.parts)),
-        engine_(std::move(parts.engine)) {
-    const ConvolutionShape inside = Apply(shape_, parts.variant);
+        engine_(std::move(parts.library.engine)) {
+    const ConvolutionShape inside = Apply(shape_, parts.library.variant);
     x_ = {MatrixX(shape_), MatrixX(inside)};
     w_ = {MatrixW(shape_), MatrixW(inside)};
     y_ = {MatrixY(shape_), MatrixY(inside)};
     bias_ = {MatrixBias(shape_), MatrixBias(fused_ ? inside : shape_)};
+    if (adds_parts()) {
+      each_w_ = {nullptr, parts.parts, w_.inside.rows * w_.inside.columns, w_.inside.type};
+      w_.inside.type = graph::DType::kFloat32;
+    }
     engine_offset_ = layout_.Add(engine_->workspace_bytes());
     for (Side* side : {&x_, &w_, &y_, &bias_}) side->Reserve(&layout_);
-    sums_offset_ = layout_.Add(sums_bias_ ? ColumnSumWorkspace(y_.outside) : 0);
+    each_w_offset_ = layout_.Add(each_w_.bytes());
+    sums_offset_ = layout_.Add(std::max(sums_bias_ ? ColumnSumWorkspace(y_.outside) : 0,
+                                        adds_parts() ? ColumnSumWorkspace(each_w_) : 0));
   }
 
   [[nodiscard]] size_t workspace_bytes() const override { return layout_.bytes(); }
@@ -145,9 +153,12 @@ class ConvolutionKernel final : public Kernel {
         break;
     }
     sums_ = workspace + sums_offset_;
+    each_w_.data = workspace + each_w_offset_;
     std::vector<ConvolutionOperands> each;
     for (size_t i = 0; i < parts_; ++i) {
-      each.push_back({x_.PartOf(parts_, i), w_.inside.data, y_.PartOf(parts_, i), bias_.inside.data,
+      each.push_back({AddressOfPart(x_.inside, parts_, i),
+                      adds_parts() ? AddressOfPart(each_w_, parts_, i) : w_.inside.data,
+                      AddressOfPart(y_.inside, parts_, i), bias_.inside.data,
                       workspace + engine_offset_});
     }
     return engine_->Attach(each);
@@ -159,6 +170,10 @@ class ConvolutionKernel final : public Kernel {
   }
 
  private:
+  [[nodiscard]] bool adds_parts() const {
+    return shape_.pass == ConvolutionPass::kWeightGradient && parts_ > 1;
+  }
+
   Status Enqueue(cudaStream_t stream) const {
     switch (shape_.pass) {
       case ConvolutionPass::kForward:
@@ -174,6 +189,10 @@ class ConvolutionKernel final : public Kernel {
     RING_RETURN_IF_ERROR(x_.CopyIn(stream));
     RING_RETURN_IF_ERROR(y_.CopyIn(stream));
     RING_RETURN_IF_ERROR(engine_->Launch(stream));
+    if (adds_parts()) {
+      auto* const sum = static_cast<float*>(w_.inside.data);
+      RING_RETURN_IF_ERROR(SumColumns(each_w_, sums_, sum, stream));
+    }
     RING_RETURN_IF_ERROR(w_.CopyOut(stream));
     return sums_bias_ ? SumColumns(y_.outside, sums_, bias_gradient_, stream) : absl::OkStatus();
   }
@@ -194,10 +213,13 @@ class ConvolutionKernel final : public Kernel {
   const bool fused_, sums_bias_;
   const size_t parts_;
   Side x_, w_, y_, bias_;
+  // Where parts are added up: a row each, of what the engine writes of dw. They are added in
+  // float32, in the order that the sizes give; `w_.inside` is the sum.
+  DeviceMatrix each_w_;
   const std::unique_ptr<ConvolutionEngine> engine_;
   WorkspaceLayout layout_;
-  size_t engine_offset_ = 0, sums_offset_ = 0;
-  void* sums_ = nullptr;
+  size_t engine_offset_ = 0, each_w_offset_ = 0, sums_offset_ = 0;
+  void* sums_ = nullptr;  // scratch of sums of columns, one after the other
   float* bias_gradient_ = nullptr;
 };
 
@@ -205,6 +227,95 @@ class ConvolutionKernel final : public Kernel {
 
 std::unique_ptr<Kernel> MakeConvolutionKernel(std::string name, ConvolutionParts parts) {
   return std::make_unique<ConvolutionKernel>(std::move(name), std::move(parts));
+}
+
+namespace {
+
+// What cuBLASLt is given: whole operands, pieces of a workspace, and parts of y that PatchProductOf
+// cuts.
+static_assert(kAlignment % kProductAlignment == 0);
+
+// Kernels and their gradients are copied, so that their rows are as long as the patches'.
+class PatchKernel final : public Kernel {
+ public:
+  PatchKernel(const ConvolutionShape& shape, const PatchProduct& product,
+              std::unique_ptr<MatmulEngine> engine, BiasGradient bias_gradient)
+      : forward_(shape.pass == ConvolutionPass::kForward),
+        parts_(product.parts),
+        patch_shape_(product.patches),
+        engine_(std::move(engine)),
+        sums_bias_(bias_gradient == BiasGradient::kWanted) {
+    const int64_t image = shape.height * shape.width * shape.channels;
+    const auto bytes = static_cast<int64_t>(graph::ByteSize(shape.type));
+    x_bytes_ = patch_shape_.samples * image * bytes;
+    y_bytes_ = product.rows() * shape.filters * bytes;
+    y_ = {nullptr, parts_ * product.rows(), shape.filters, shape.type};
+    const graph::DType type = forward_ ? shape.type : shape.result;
+    const int64_t window = shape.window_height * shape.window_width * shape.channels;
+    w_ = {nullptr, shape.filters, window, type};
+    wide_w_ = {nullptr, shape.filters, patch_shape_.columns, type};
+    patches_offset_ =
+        layout_.Add(static_cast<size_t>(product.rows() * patch_shape_.columns * bytes));
+    w_offset_ = layout_.Add(wide_w_.bytes());
+    engine_offset_ = layout_.Add(engine_->workspace_bytes());
+    sums_offset_ = layout_.Add(sums_bias_ ? ColumnSumWorkspace(y_) : 0);
+  }
+
+  [[nodiscard]] size_t workspace_bytes() const override { return layout_.bytes(); }
+
+  Status Attach(const Operands& operands) override {
+    std::byte* const workspace = operands.workspace;
+    x_ = operands.input<std::byte>(0);
+    void* const second = const_cast<void*>(operands.inputs[1]);
+    y_.data = forward_ ? operands.outputs[0] : second;
+    w_.data = forward_ ? second : operands.outputs[0];
+    wide_w_.data = workspace + w_offset_;
+    patches_ = workspace + patches_offset_;
+    scratch_ = workspace + engine_offset_;
+    sums_ = workspace + sums_offset_;
+    bias_gradient_ = sums_bias_ ? operands.output<float>(1) : nullptr;
+    return absl::OkStatus();
+  }
+
+  Status Launch(cudaStream_t stream) override {
+    if (forward_) RING_RETURN_IF_ERROR(Resize(w_, wide_w_, stream));
+    for (int64_t part = 0; part < parts_; ++part) {
+      RING_RETURN_IF_ERROR(
+          FromCuda(LaunchPatches(patch_shape_, x_ + part * x_bytes_, patches_, stream), "patches"));
+      std::byte* const y = static_cast<std::byte*>(y_.data) + part * y_bytes_;
+      const MatmulOperands operands = forward_
+                                          ? MatmulOperands{patches_, wide_w_.data, y, scratch_}
+                                          : MatmulOperands{y, patches_, wide_w_.data, scratch_};
+      const bool adds = !forward_ && part > 0;
+      RING_RETURN_IF_ERROR(
+          engine_->Launch(operands, adds ? MatmulResult::kAdd : MatmulResult::kWrite, stream));
+    }
+    if (forward_) return absl::OkStatus();
+    RING_RETURN_IF_ERROR(Resize(wide_w_, w_, stream));
+    return sums_bias_ ? SumColumns(y_, sums_, bias_gradient_, stream) : absl::OkStatus();
+  }
+
+ private:
+  const bool forward_;
+  const int64_t parts_;
+  const PatchShape patch_shape_;
+  const std::unique_ptr<MatmulEngine> engine_;
+  const bool sums_bias_;
+  int64_t x_bytes_ = 0, y_bytes_ = 0;  // of a part
+  DeviceMatrix y_, w_, wide_w_;
+  WorkspaceLayout layout_;
+  size_t patches_offset_ = 0, w_offset_ = 0, engine_offset_ = 0, sums_offset_ = 0;
+  const std::byte* x_ = nullptr;
+  void *patches_ = nullptr, *scratch_ = nullptr, *sums_ = nullptr;
+  float* bias_gradient_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakePatchKernel(const ConvolutionShape& shape, const PatchProduct& product,
+                                        std::unique_ptr<MatmulEngine> engine,
+                                        BiasGradient bias_gradient) {
+  return std::make_unique<PatchKernel>(shape, product, std::move(engine), bias_gradient);
 }
 
 }  // namespace ringmaster::cuda

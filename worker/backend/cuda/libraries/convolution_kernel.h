@@ -1,7 +1,8 @@
-// The kernel of a convolution: what a library's variant of its shape leaves over
-// (convolution_shape.h) is done round the library's plan by own kernels, on copies in the
-// workspace: channels that are added or left out, gradients of weights made wide, bias and
-// activation, the gradient of the bias. Core's thread only.
+// What a library computes of a node, a product of matrices or a convolution, as an engine that is
+// ready to, and the kernel of a convolution round one: what a library's variant of its shape leaves
+// over (convolution_shape.h) is done by own kernels, on copies in the workspace: channels that are
+// added or left out, gradients of weights made wide, those of parts added up, bias and activation,
+// the gradient of the bias. Core's thread only.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -50,6 +51,35 @@ struct DeviceMatrix {
 // Copies what both have and sets the rest of y to 0; y is of x's type or float32.
 [[nodiscard]] Status Resize(const DeviceMatrix& x, const DeviceMatrix& y, cudaStream_t stream);
 
+// Products.
+
+// Device addresses of matrices, each a multiple of kProductAlignment; of any scratch.
+struct MatmulOperands {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  void* workspace = nullptr;
+};
+
+// kAdd: c += op(a) op(b), of a float32 c.
+enum class MatmulResult : uint8_t { kWrite, kAdd };
+
+// A product that a library is ready to compute.
+class MatmulEngine {
+ public:
+  virtual ~MatmulEngine() = default;
+  [[nodiscard]] virtual size_t workspace_bytes() const = 0;
+  // Enqueues on the stream, which may be captured, and waits for nothing.
+  [[nodiscard]] virtual Status Launch(const MatmulOperands& operands, MatmulResult result,
+                                      cudaStream_t stream) = 0;
+};
+
+// Of whichever library a program has: cuBLASLt (cublas_matmul.cc); the tests without a GPU have
+// loops. By the kernel table's row, else by the library's first choice. FAILED_PRECONDITION when
+// the library refuses the row.
+[[nodiscard]] StatusOr<std::unique_ptr<MatmulEngine>> MakeMatmulEngine(const BindContext& context,
+                                                                       const MatmulShape& shape);
+
 // Convolutions.
 
 // Device addresses, by what they are in the forward pass.
@@ -72,19 +102,34 @@ class ConvolutionEngine {
   [[nodiscard]] virtual Status Launch(cudaStream_t stream) = 0;
 };
 
+struct LibraryConvolution {
+  ConvolutionVariant variant;  // that `engine` computes
+  std::unique_ptr<ConvolutionEngine> engine;
+};
+
+// Of a part (PartsOf) of the context's node, by whichever library a program has: cuDNN
+// (plan_cache.cc). See ChooseConvolution.
+[[nodiscard]] StatusOr<LibraryConvolution> MakeConvolutionEngine(const BindContext& context);
+
 enum class BiasGradient : uint8_t { kNone, kWanted };
 
 struct ConvolutionParts {
-  ConvolutionShape shape;      // of the node
-  ConvolutionVariant variant;  // that `engine` computes, of a part
-  int64_t parts = 1;           // PartsOf, which divides the samples
-  std::unique_ptr<ConvolutionEngine> engine;
+  ConvolutionShape shape;                            // of the node
+  int64_t parts = 1;                                 // PartsOf, which divides the samples
+  LibraryConvolution library;                        // of a part
   BiasGradient bias_gradient = BiasGradient::kNone;  // of a gradient of weights
 };
 
 // `name`: of the node, for errors.
 [[nodiscard]] std::unique_ptr<Kernel> MakeConvolutionKernel(std::string name,
                                                             ConvolutionParts parts);
+
+// Of a shape that is a product of patches, and an engine of it, MatmulOf: a part of the samples
+// after the other, in their order, which a gradient of weights adds up in float32.
+[[nodiscard]] std::unique_ptr<Kernel> MakePatchKernel(const ConvolutionShape& shape,
+                                                      const PatchProduct& product,
+                                                      std::unique_ptr<MatmulEngine> engine,
+                                                      BiasGradient bias_gradient);
 
 // Of a depthwise shape, without a library: windows.cc. UNIMPLEMENTED when the image is too large.
 [[nodiscard]] StatusOr<std::unique_ptr<Kernel>> MakeDepthwiseKernel(std::string name,

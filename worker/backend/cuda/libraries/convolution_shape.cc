@@ -6,6 +6,82 @@ namespace {
 // Tensor cores read 16 bytes at once.
 int64_t ChannelUnit(graph::DType type) { return 16 / static_cast<int64_t>(graph::ByteSize(type)); }
 
+// y(N,O) = x(N,I) w(I,O)
+MatmulShape Forward(const graph::Value& x, const graph::Value& y, bool rounded_later) {
+  return {.m = y.shape[0],
+          .n = y.shape[1],
+          .k = x.shape[1],
+          .type = x.dtype,
+          .result = rounded_later ? graph::DType::kFloat32 : y.dtype};
+}
+
+// dx(N,I) = dy(N,O) w(I,O)^T
+MatmulShape InputGradient(const graph::Value& dy, const graph::Value& dx) {
+  return {.m = dx.shape[0],
+          .n = dx.shape[1],
+          .k = dy.shape[1],
+          .transpose_b = true,
+          .type = dy.dtype,
+          .result = dx.dtype};
+}
+
+// dw(I,O) = x(N,I)^T dy(N,O)
+MatmulShape WeightGradient(const graph::Value& x, const graph::Value& dy, const graph::Value& dw) {
+  return {.m = x.shape[1],
+          .n = dy.shape[1],
+          .k = x.shape[0],
+          .transpose_a = true,
+          .type = x.dtype,
+          .result = dw.dtype};
+}
+
+// dw(O,I) = dy(N H W,O)^T x(N H W,I), for a window of one pixel at every pixel.
+std::optional<MatmulShape> PixelWeightGradient(const graph::Value& x, const graph::Value& dw,
+                                               const graph::Conv2dAttributes& attributes) {
+  const graph::Conv2dAttributes whole = {.activation = attributes.activation};
+  const bool every_pixel = dw.shape[1] == 1 && dw.shape[2] == 1 && attributes.groups == 1 &&
+                           attributes.strides == whole.strides && attributes.pads == whole.pads;
+  const int64_t unit = ChannelUnit(x.dtype);
+  const int64_t filters = dw.shape[0], channels = dw.shape[3];
+  if (!every_pixel || channels % unit != 0 || filters % unit != 0) return std::nullopt;
+  return MatmulShape{.m = filters,
+                     .n = channels,
+                     .k = graph::Elements(x.shape) / channels,
+                     .transpose_a = true,
+                     .type = x.dtype,
+                     .result = dw.dtype};
+}
+
+}  // namespace
+
+std::string Key(const MatmulShape& shape) {
+  return fmt::format("m {} n {} k {} {} {} {} to {}", shape.m, shape.n, shape.k,
+                     shape.transpose_a ? "at" : "a", shape.transpose_b ? "bt" : "b",
+                     graph::Name(shape.type), graph::Name(shape.result));
+}
+
+std::optional<MatmulShape> MatmulOf(const graph::Graph& graph, const graph::Node& node) {
+  if (const auto* gradient = node.as<graph::Conv2dWeightGradient>()) {
+    return PixelWeightGradient(graph.value(node.inputs[0]), graph.value(node.outputs[0]),
+                               *gradient);
+  }
+  const auto* attributes = node.attributes<graph::DenseAttributes>();
+  if (attributes == nullptr) return std::nullopt;
+  const graph::Value& first = graph.value(node.inputs[0]);
+  const graph::Value& output = graph.value(node.outputs[0]);
+  if (node.as<graph::DenseInputGradient>() != nullptr) return InputGradient(first, output);
+  if (node.as<graph::DenseWeightGradient>() != nullptr) {
+    return WeightGradient(first, graph.value(node.inputs[1]), output);
+  }
+  const bool rounded_later =
+      node.inputs.size() > 2 || attributes->activation != graph::Activation::kNone;
+  return Forward(first, output, rounded_later);
+}
+
+// Convolutions.
+
+namespace {
+
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 // d0,d2,d3,d1 in memory.
@@ -107,23 +183,25 @@ int64_t PartsFrom(int64_t least, int64_t samples, Fits fits) {
 }  // namespace
 
 int64_t PartsOf(const ConvolutionShape& shape) {
-  if (shape.pass == ConvolutionPass::kWeightGradient) return 1;
+  const bool adds = shape.pass == ConvolutionPass::kWeightGradient;
+  const bool wide = shape.type == graph::DType::kFloat32;
   // 512 MiB of float32: an H100's engines for 3x3 windows then stay below 1 GiB of scratch.
-  const int64_t most = shape.type == graph::DType::kFloat32 ? int64_t{1} << 27 : int64_t{1} << 31;
+  const int64_t most = wide && !adds ? int64_t{1} << 27 : int64_t{1} << 31;
+  const auto bytes = static_cast<int64_t>(graph::ByteSize(shape.type));
   const int64_t x = shape.samples * shape.height * shape.width * shape.channels;
   const int64_t y = shape.samples * shape.output_height() * shape.output_width() * shape.filters;
-  const auto of_sample = [&](int64_t elements) {
-    return elements / shape.samples * static_cast<int64_t>(graph::ByteSize(shape.type));
-  };
+  const int64_t w =
+      shape.filters * shape.window_height * shape.window_width * shape.group_channels();
   const auto aligned = [&](int64_t samples) {
-    return samples * of_sample(x) % kTensorAlignment == 0 &&
-           samples * of_sample(y) % kTensorAlignment == 0;
+    return samples * (x / shape.samples * bytes) % kTensorAlignment == 0 &&
+           samples * (y / shape.samples * bytes) % kTensorAlignment == 0 &&
+           (!adds || w * bytes % kTensorAlignment == 0);
   };
   return std::max<int64_t>(1,
                            PartsFrom((std::max(x, y) + most - 1) / most, shape.samples, aligned));
 }
 
-std::optional<PatchProduct> PatchProductOf(const ConvolutionShape& shape) {
+std::optional<PatchProduct> PatchProductOf(const ConvolutionShape& shape, int64_t patch_bytes) {
   constexpr int64_t kMostChannels = 4;
   constexpr int64_t kMostOfAxis = 1 << 14;
   const graph::Conv2dAttributes& a = shape.attributes;
@@ -153,11 +231,23 @@ std::optional<PatchProduct> PatchProductOf(const ConvolutionShape& shape) {
   const int64_t bytes = made.rows() * columns * static_cast<int64_t>(graph::ByteSize(shape.type));
   const int64_t y_of_sample = shape.output_height() * shape.output_width() * shape.filters *
                               static_cast<int64_t>(graph::ByteSize(shape.type));
-  made.parts = PartsFrom((bytes + kPatchBytes - 1) / kPatchBytes, shape.samples,
+  made.parts = PartsFrom((bytes + patch_bytes - 1) / patch_bytes, shape.samples,
                          [&](int64_t part) { return part * y_of_sample % kProductAlignment == 0; });
   if (made.parts == 0) return std::nullopt;
   made.patches.samples /= made.parts;
   return made;
+}
+
+MatmulShape MatmulOf(const ConvolutionShape& shape, const PatchProduct& product) {
+  const bool forward = shape.pass == ConvolutionPass::kForward;
+  const int64_t columns = product.patches.columns;
+  return {.m = forward ? product.rows() : shape.filters,
+          .n = forward ? shape.filters : columns,
+          .k = forward ? columns : product.rows(),
+          .transpose_a = !forward,
+          .transpose_b = forward,
+          .type = shape.type,
+          .result = shape.result};
 }
 
 ConvolutionShape PartOf(const ConvolutionShape& shape, int64_t parts) {

@@ -1,6 +1,6 @@
-// What a convolution computes, as a value that knows no library: which of the three passes, sizes,
-// types, what is fused to it; and the variants of it that a library may be asked for instead. Pure;
-// thread-safe.
+// What a node wants of a library, as a value that knows none: a product of matrices; or a
+// convolution, which of the three passes, sizes, types, what is fused to it, and what a library may
+// be asked for instead: a variant, parts of the samples, products. Pure; thread-safe.
 #pragma once
 
 #include <array>
@@ -14,6 +14,31 @@
 #include "worker/backend/cuda/kernels/products.h"
 
 namespace ringmaster::cuda {
+
+// c(m,n) = op(a) op(b) on row-major matrices: op(a) is m x k, op(b) k x n; a transposed matrix lies
+// in memory as k x m, or n x k. Sums in float32.
+struct MatmulShape {
+  int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  graph::DType type = graph::DType::kFloat32;    // of a and b
+  graph::DType result = graph::DType::kFloat32;  // of c
+};
+
+// `m 10 n 64 k 256 at b bfloat16 to float32`: the key of a kernel table's row; t: transposed.
+[[nodiscard]] std::string Key(const MatmulShape& shape);
+
+// Of dense, of one of its gradients, or of the gradient of the weights of a conv2d whose window is
+// one pixel; nullopt when the node's op is another. Where a bias or an activation follows, the
+// product is wanted in float32, so that y is rounded once.
+//
+// Those windows of one pixel: dw has few elements, each a sum over all pixels of the shard.
+// cuBLASLt cuts such sums into parts that fill a GPU, and writes float32; cuDNN's engines that do
+// so are few and take up to ten times as long. Channels that tensor cores cannot read as they lie
+// are left to cuDNN, which gets a copy.
+[[nodiscard]] std::optional<MatmulShape> MatmulOf(const graph::Graph& graph,
+                                                  const graph::Node& node);
+
+// Convolutions.
 
 enum class ConvolutionPass : uint8_t { kForward, kInputGradient, kWeightGradient };
 [[nodiscard]] const char* Name(ConvolutionPass pass);  // the op: conv2d, conv2d_input_gradient ...
@@ -70,10 +95,10 @@ struct ConvolutionShape {
 // table's row.
 [[nodiscard]] std::string Key(const ConvolutionShape& shape);
 
-// In how many equal parts of its samples, one after the other, a convolution is computed that
-// writes by sample. Engines of float32 that are quick want more scratch than they may have, and
-// other ones count elements in 32 bits, when a tensor is too large; a number that divides the
-// samples, 1 where none near does. A rule of the shape alone, so that every GPU has the same bits.
+// In how many equal parts of its samples, one after the other, a convolution is computed. Engines
+// count elements in 32 bits, and of what is written by sample those of float32 that are quick want
+// more scratch than they may have, when a tensor is too large; a number that divides the samples, 1
+// where none near does. A rule of the shape alone, so that every GPU has the same bits.
 [[nodiscard]] int64_t PartsOf(const ConvolutionShape& shape);
 // Bytes to which every tensor that cuDNN is given is aligned, a part's, too; and cuBLASLt's, whose
 // default we keep.
@@ -93,8 +118,12 @@ struct PatchProduct {
   }
 };
 // nullopt where that is not the way: another pass than forward and weight gradient, more than four
-// channels, float32, a bias or an activation, which cuDNN fuses. A rule of the shape alone.
-[[nodiscard]] std::optional<PatchProduct> PatchProductOf(const ConvolutionShape& shape);
+// channels, float32, a bias or an activation, which cuDNN fuses. A rule of the shape alone; tests
+// have other `patch_bytes`.
+[[nodiscard]] std::optional<PatchProduct> PatchProductOf(const ConvolutionShape& shape,
+                                                         int64_t patch_bytes = kPatchBytes);
+// Of a part: y = patches w^T, or dw = dy^T patches, with rows of w as long as those of the patches.
+[[nodiscard]] MatmulShape MatmulOf(const ConvolutionShape& shape, const PatchProduct& product);
 
 // What the library is asked for in place of the shape itself; the rest is done by own kernels, with
 // copies in the workspace.

@@ -5,8 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "worker/backend/cuda/libraries/cublas_matmul.h"
-
 namespace ringmaster::cuda {
 namespace {
 

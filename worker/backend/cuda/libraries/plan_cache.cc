@@ -364,4 +364,41 @@ PlanCache& PlansFor(const DeviceFacts& facts) {
   return *cache;
 }
 
+namespace {
+
+class CudnnEngine final : public ConvolutionEngine {
+ public:
+  CudnnEngine(cudnnHandle_t handle, std::shared_ptr<const ChosenConvolution> chosen)
+      : handle_(handle), chosen_(std::move(chosen)) {}
+
+  [[nodiscard]] size_t workspace_bytes() const override { return chosen_->plan.workspace_bytes(); }
+  [[nodiscard]] Status Attach(std::span<const ConvolutionOperands> parts) override {
+    RING_ASSIGN_OR_RETURN(packs_, chosen_->plan.Packs(parts));
+    return absl::OkStatus();
+  }
+  [[nodiscard]] Status Launch(cudaStream_t stream) override {
+    return chosen_->plan.Launch(handle_, packs_, stream);
+  }
+
+ private:
+  const cudnnHandle_t handle_;
+  const std::shared_ptr<const ChosenConvolution> chosen_;
+  std::vector<CudnnDescriptor> packs_;
+};
+
+}  // namespace
+
+StatusOr<LibraryConvolution> MakeConvolutionEngine(const BindContext& context) {
+  const graph::Graph& graph = context.program.graph;
+  const DeviceFacts& facts = context.device.facts();
+  RING_ASSIGN_OR_RETURN(const PlanTable* plans, PlanTableOrInstalled(context.plans));
+  const auto request = PlanRequestOf(graph, context.node, facts.name, *plans);
+  if (!request) return Internal("{} is no convolution of cuDNN's", context.node.op());
+  PlanCache& cache = context.cache != nullptr ? *context.cache : PlansFor(facts);
+  RING_ASSIGN_OR_RETURN(auto chosen, cache.Get(*request));
+  const ConvolutionVariant variant = chosen->choice.variant;
+  return LibraryConvolution{
+      variant, std::make_unique<CudnnEngine>(context.device.cudnn(), std::move(chosen))};
+}
+
 }  // namespace ringmaster::cuda

@@ -1,6 +1,6 @@
-// What the kernel of a convolution does round a library's engine, on the block emulator: every
-// variant of a shape, computed by an engine of loops that only a test has, gives what the reference
-// makes of the node. The engine reads and writes through the strides that cuDNN would be told.
+// What the kernels of convolutions do round a library's engine, on the block emulator: every
+// variant of a shape, and products of patches, computed by engines of loops (loop_engines.h), give
+// what the reference makes of the node.
 #include "worker/backend/cuda/libraries/convolution_kernel.h"
 
 #include <catch2/catch.hpp>
@@ -13,6 +13,7 @@
 #include "tests/support/relative_error.h"
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
 #include "tests/worker/backend/cuda/emulation/guarded_memory.h"
+#include "tests/worker/backend/cuda/libraries/loop_engines.h"
 #include "worker/backend/cuda/kernel.h"
 
 namespace ringmaster::cuda {
@@ -20,143 +21,6 @@ namespace {
 
 using graph::Activation;
 using graph::DType;
-
-// A tensor through a layout, in any type.
-class Tensor {
- public:
-  Tensor(const TensorLayout& layout, DType type, void* data)
-      : layout_(layout), type_(type), data_(data) {}
-
-  [[nodiscard]] float Get(int64_t a, int64_t b, int64_t c, int64_t d) const {
-    return WithStorage(type_, [&]<typename T>(T) {
-      return static_cast<float>(static_cast<const T*>(data_)[At(a, b, c, d)]);
-    });
-  }
-  void Set(int64_t a, int64_t b, int64_t c, int64_t d, float value) const {
-    WithStorage(type_, [&]<typename T>(T) { static_cast<T*>(data_)[At(a, b, c, d)] = T(value); });
-  }
-  template <typename Body>
-  void ForEach(const Body& body) const {
-    const auto& n = layout_.dimensions;
-    for (int64_t a = 0; a < n[0]; ++a) {
-      for (int64_t b = 0; b < n[1]; ++b) {
-        for (int64_t c = 0; c < n[2]; ++c) {
-          for (int64_t d = 0; d < n[3]; ++d) body(a, b, c, d);
-        }
-      }
-    }
-  }
-
- private:
-  [[nodiscard]] int64_t At(int64_t a, int64_t b, int64_t c, int64_t d) const {
-    const auto& s = layout_.strides;
-    return a * s[0] + b * s[1] + c * s[2] + d * s[3];
-  }
-  TensorLayout layout_;
-  DType type_;
-  void* data_;
-};
-
-class LoopEngine final : public ConvolutionEngine {
- public:
-  explicit LoopEngine(const ConvolutionShape& shape) : shape_(shape) {}
-
-  [[nodiscard]] size_t workspace_bytes() const override { return 5; }
-  Status Attach(std::span<const ConvolutionOperands> parts) override {
-    parts_.assign(parts.begin(), parts.end());
-    return absl::OkStatus();
-  }
-  Status Launch(cudaStream_t) override {
-    for (const ConvolutionOperands& part : parts_) {
-      operands_ = part;
-      RING_RETURN_IF_ERROR(Compute());
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  Status Compute() {
-    std::memset(operands_.workspace, 0xff, workspace_bytes());
-    const auto type = [&](ConvolutionPass writer) {
-      return shape_.pass == writer ? shape_.result : shape_.type;
-    };
-    const Tensor x(shape_.x(), type(ConvolutionPass::kInputGradient), operands_.x);
-    const Tensor w(shape_.w(), type(ConvolutionPass::kWeightGradient), operands_.w);
-    const Tensor y(shape_.y(), type(ConvolutionPass::kForward), operands_.y);
-    switch (shape_.pass) {
-      case ConvolutionPass::kForward:
-        y.ForEach([&](int64_t n, int64_t k, int64_t p, int64_t q) {
-          double sum = 0;
-          w.ForEach([&](int64_t o, int64_t c, int64_t r, int64_t s) {
-            if (o == k) sum += At(x, n, First(o) + c, p, r, q, s) * w.Get(o, c, r, s);
-          });
-          if (shape_.bias) sum += static_cast<const float*>(operands_.bias)[k];
-          if (shape_.attributes.activation == Activation::kRelu) sum = std::max(sum, 0.0);
-          y.Set(n, k, p, q, static_cast<float>(sum));
-        });
-        break;
-      case ConvolutionPass::kInputGradient:
-        x.ForEach([&](int64_t n, int64_t c, int64_t h, int64_t v) {
-          double sum = 0;
-          for (int64_t k = 0; k < shape_.filters; ++k) {
-            const bool reads = c >= First(k) && c < First(k) + shape_.group_channels();
-            if (reads) sum += Spread(y, w, n, c, h, v, k);
-          }
-          x.Set(n, c, h, v, static_cast<float>(sum));
-        });
-        break;
-      case ConvolutionPass::kWeightGradient:
-        w.ForEach([&](int64_t k, int64_t c, int64_t r, int64_t s) {
-          double sum = 0;
-          for (int64_t n = 0; n < shape_.samples; ++n) {
-            for (int64_t p = 0; p < shape_.output_height(); ++p) {
-              for (int64_t q = 0; q < shape_.output_width(); ++q) {
-                sum += At(x, n, First(k) + c, p, r, q, s) * y.Get(n, k, p, q);
-              }
-            }
-          }
-          w.Set(k, c, r, s, static_cast<float>(sum));
-        });
-        break;
-    }
-    return absl::OkStatus();
-  }
-
-  // The first channel that filter k reads.
-  [[nodiscard]] int64_t First(int64_t k) const {
-    return k / (shape_.filters / shape_.attributes.groups) * shape_.group_channels();
-  }
-  // x under output (p, q) and window offset (r, s), 0 in the padding.
-  [[nodiscard]] double At(const Tensor& x, int64_t n, int64_t c, int64_t p, int64_t r, int64_t q,
-                          int64_t s) const {
-    const auto rows = shape_.rows();
-    const auto columns = shape_.columns();
-    if (!rows.inside(rows.at(p, r)) || !columns.inside(columns.at(q, s))) return 0;
-    return x.Get(n, c, rows.at(p, r), columns.at(q, s));
-  }
-  // What filter k sends to dx(n, c, h, v).
-  [[nodiscard]] double Spread(const Tensor& y, const Tensor& w, int64_t n, int64_t c, int64_t h,
-                              int64_t v, int64_t k) const {
-    const auto rows = shape_.rows();
-    const auto columns = shape_.columns();
-    double sum = 0;
-    for (int64_t p = 0; p < shape_.output_height(); ++p) {
-      for (int64_t r = 0; r < shape_.window_height; ++r) {
-        if (rows.at(p, r) != h) continue;
-        for (int64_t q = 0; q < shape_.output_width(); ++q) {
-          for (int64_t s = 0; s < shape_.window_width; ++s) {
-            if (columns.at(q, s) == v) sum += y.Get(n, k, p, q) * w.Get(k, c - First(k), r, s);
-          }
-        }
-      }
-    }
-    return sum;
-  }
-
-  const ConvolutionShape shape_;
-  std::vector<ConvolutionOperands> parts_;
-  ConvolutionOperands operands_;  // of the one in hand
-};
 
 // 256-byte pieces of host memory, which is the emulator's device memory.
 struct alignas(256) Piece {
@@ -174,20 +38,17 @@ size_t BytesOf(const graph::Value& value) {
 
 std::vector<double> Decode(const graph::Value& value, const void* data) {
   std::vector<double> values(static_cast<size_t>(graph::Elements(value.shape)));
-  WithStorage(value.dtype, [&]<typename T>(T) {
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = static_cast<double>(static_cast<float>(static_cast<const T*>(data)[i]));
-    }
-  });
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = testing::ElementAt(value.dtype, data, static_cast<int64_t>(i));
+  }
   return values;
 }
 
 void Encode(const graph::Value& value, const std::vector<double>& values, void* data) {
-  WithStorage(value.dtype, [&]<typename T>(T) {
-    for (size_t i = 0; i < values.size(); ++i) {
-      static_cast<T*>(data)[i] = T(static_cast<float>(values[i]));
-    }
-  });
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto element = static_cast<float>(values[i]);
+    testing::SetElement(value.dtype, data, static_cast<int64_t>(i), element);
+  }
 }
 
 // A graph of one node, with operands and what the reference makes of them.
@@ -221,17 +82,8 @@ Case MakeCase(graph::Kind kind, DType type, const std::vector<graph::Shape>& inp
 }
 
 // The largest relative error of any output.
-double ErrorOf(const Case& test, const ConvolutionVariant& variant, int64_t parts) {
+double ErrorOf(const Case& test, Kernel& kernel) {
   const graph::Node& node = test.node();
-  const auto shape = ConvolutionOf(test.graph, node);
-  REQUIRE(shape.has_value());
-  const auto kernel = MakeConvolutionKernel(
-      "node",
-      {.shape = *shape,
-       .variant = variant,
-       .parts = parts,
-       .engine = std::make_unique<LoopEngine>(Apply(PartOf(*shape, parts), variant)),
-       .bias_gradient = node.outputs.size() > 1 ? BiasGradient::kWanted : BiasGradient::kNone});
   std::vector<std::vector<Piece>> buffers;
   Operands operands;
   for (const graph::ValueId id : node.inputs) {
@@ -243,18 +95,34 @@ double ErrorOf(const Case& test, const ConvolutionVariant& variant, int64_t part
     buffers.push_back(Buffer(BytesOf(test.graph.value(id))));
     operands.outputs.push_back(buffers.back().data());
   }
-  std::vector<Piece> workspace = Buffer(kernel->workspace_bytes());
+  std::vector<Piece> workspace = Buffer(kernel.workspace_bytes());
   operands.workspace = reinterpret_cast<std::byte*>(workspace.data());
-  REQUIRE(Message(kernel->Attach(operands)) == "");
-  REQUIRE(Message(kernel->Launch(nullptr)) == "");
+  REQUIRE(Message(kernel.Attach(operands)) == "");
+  REQUIRE(Message(kernel.Launch(nullptr)) == "");
   const auto* end = reinterpret_cast<const unsigned char*>(workspace.data());
-  CHECK(end[kernel->workspace_bytes()] == 0x7f);  // no more than it said
+  CHECK(end[kernel.workspace_bytes()] == 0x7f);  // no more than it said
   double worst = 0;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const auto values = Decode(test.graph.value(node.outputs[i]), operands.outputs[i]);
     worst = std::max(worst, testing::RelativeError<double>(values, test.expected[i]));
   }
   return worst;
+}
+
+BiasGradient BiasGradientOf(const Case& test) {
+  return test.node().outputs.size() > 1 ? BiasGradient::kWanted : BiasGradient::kNone;
+}
+
+double ErrorOf(const Case& test, const ConvolutionVariant& variant, int64_t parts) {
+  const auto shape = ConvolutionOf(test.graph, test.node());
+  REQUIRE(shape.has_value());
+  const auto kernel = MakeConvolutionKernel(
+      "node", {.shape = *shape,
+               .parts = parts,
+               .library = {variant, std::make_unique<testing::LoopConvolution>(
+                                        Apply(PartOf(*shape, parts), variant))},
+               .bias_gradient = BiasGradientOf(test)});
+  return ErrorOf(test, *kernel);
 }
 
 constexpr graph::Conv2dAttributes kUneven = {{2, 1}, {0, 2, 1, 1}};
@@ -284,9 +152,7 @@ void CheckVariants(const std::vector<Case>& cases, double limit) {
     REQUIRE(shape.has_value());
     for (const ConvolutionVariant& variant : Variants(*shape)) {
       INFO(test.node().op() << " " << Key(*shape) << ": " << Describe(variant));
-      CHECK(ErrorOf(test, variant, 1) < limit);
-      if (shape->pass == ConvolutionPass::kWeightGradient) continue;
-      CHECK(ErrorOf(test, variant, 2) < limit);
+      for (const int64_t parts : {1, 2}) CHECK(ErrorOf(test, variant, parts) < limit);
     }
   }
 }
@@ -308,6 +174,47 @@ TEST_CASE("Convolution kernel: every variant computes the node") {
   }
 }
 
+TEST_CASE("Patches: products of parts of the samples, one after the other, compute the node") {
+  struct Geometry {
+    graph::Conv2dAttributes attributes;
+    graph::Shape x, w, y;
+    std::vector<int64_t> parts;
+  };
+  for (const DType type : {DType::kBFloat16, DType::kFloat16}) {
+    for (const Geometry& g :
+         {Geometry{
+              {{2, 2}, {3, 3, 3, 3}}, {6, 15, 13, 3}, {16, 7, 7, 3}, {6, 8, 7, 16}, {1, 2, 3, 6}},
+          // Two samples of y are what cuBLASLt wants to begin at; rows of x are whole packs.
+          Geometry{{{1, 1}, {1, 1, 1, 1}}, {4, 4, 2, 4}, {8, 3, 3, 4}, {4, 4, 2, 8}, {1, 2}}}) {
+      const graph::TensorType dw = {g.w, DType::kFloat32};
+      const graph::TensorType db = {{g.w[0]}, DType::kFloat32};
+      for (const Case& test :
+           {MakeCase(graph::Conv2d{g.attributes}, type, {g.x, g.w}, {}),
+            MakeCase(graph::Conv2dWeightGradient{g.attributes}, type, {g.x, g.y}, {dw}),
+            MakeCase(graph::Conv2dWeightGradient{g.attributes}, type, {g.x, g.y}, {dw, db})}) {
+        const auto shape = ConvolutionOf(test.graph, test.node());
+        REQUIRE(shape.has_value());
+        const auto whole = PatchProductOf(*shape);
+        REQUIRE(whole.has_value());
+        // What is written in 16 bits is rounded once, what is added up never.
+        const bool wide = shape->result == DType::kFloat32;
+        const double limit = wide ? 1e-5 : type == DType::kFloat16 ? 1e-3 : 1e-2;
+        for (const int64_t parts : g.parts) {
+          INFO(Key(*shape) << " in " << parts);
+          const auto product =
+              PatchProductOf(*shape, 2 * whole->rows() * whole->patches.columns / parts);
+          REQUIRE(product.has_value());
+          REQUIRE(product->parts == parts);
+          const auto kernel = MakePatchKernel(
+              *shape, *product, std::make_unique<testing::LoopMatmul>(MatmulOf(*shape, *product)),
+              BiasGradientOf(test));
+          CHECK(ErrorOf(test, *kernel) < limit);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("Patches: what each window sees, row by row, and zeros") {
   struct Case {
     graph::Conv2dAttributes attributes;
@@ -318,7 +225,8 @@ TEST_CASE("Patches: what each window sees, row by row, and zeros") {
     for (const Case& c : {Case{{{2, 2}, {3, 3, 3, 3}}, {2, 15, 13, 3}, {8, 7, 7, 3}},
                           Case{{{1, 1}, {1, 1, 1, 1}}, {1, 5, 300, 1}, {16, 3, 3, 1}},
                           Case{{{3, 2}, {0, 2, 1, 0}}, {3, 11, 6, 4}, {8, 5, 2, 4}},
-                          Case{{{4, 5}, {0, 0, 0, 0}}, {1, 9, 12, 2}, {8, 2, 3, 2}}}) {
+                          Case{{{4, 5}, {0, 0, 0, 0}}, {1, 9, 12, 2}, {8, 2, 3, 2}},
+                          Case{{{1 << 30, 1}, {1, 0, 0, 0}}, {2, 5, 6, 2}, {8, 3, 2, 2}}}) {
       const auto shape =
           ConvolutionShape::Of(ConvolutionPass::kForward, c.attributes, c.x, c.w, DType::kBFloat16);
       const auto product = PatchProductOf(shape);
@@ -375,14 +283,10 @@ class Matrix {
     return {const_cast<Line*>(buffer_.data()), rows_, columns_, type_};
   }
   [[nodiscard]] float at(int64_t row, int64_t column) const {
-    return WithStorage(type_, [&]<typename T>(T) {
-      return static_cast<float>(static_cast<const T*>(view().data)[row * columns_ + column]);
-    });
+    return testing::ElementAt(type_, view().data, row * columns_ + column);
   }
   void Set(int64_t row, int64_t column, float value) {
-    WithStorage(type_, [&]<typename T>(T) {
-      static_cast<T*>(view().data)[row * columns_ + column] = T(value);
-    });
+    testing::SetElement(type_, view().data, row * columns_ + column, value);
   }
   // Small integers and quarters, exact in every type, and so are their sums.
   void Fill() {

@@ -1,4 +1,5 @@
-// Shapes of convolutions: how tensors lie, keys, and the variants that are tried.
+// Shapes of products and convolutions: how tensors lie, keys, and what is tried. That they are what
+// a node computes is for emulated_ops_test.
 #include "worker/backend/cuda/libraries/convolution_shape.h"
 
 #include <catch2/catch.hpp>
@@ -23,7 +24,59 @@ std::vector<std::string> VariantsOf(const ConvolutionShape& shape) {
   return names;
 }
 
+// What the product is that a node of two inputs in 16 bits asks for; none where it is no product.
+std::string ProductOf(const graph::Kind& kind, const graph::Shape& first,
+                      const graph::Shape& second, const std::vector<graph::TensorType>& wanted,
+                      DType type = DType::kBFloat16) {
+  graph::Graph graph;
+  const auto a = graph.AddFed("first", first, type);
+  const auto b = graph.AddFed("second", second, type);
+  REQUIRE(Message(graph::AddOp(&graph, {"node", kind, {a, b}}, wanted).status()) == "");
+  const auto shape = MatmulOf(graph, graph.nodes()[0]);
+  return shape ? Key(*shape) : "none";
+}
+
 }  // namespace
+
+TEST_CASE("MatmulShape: what dense and its gradients ask for") {
+  const DType half = DType::kFloat16;
+  CHECK(ProductOf(graph::Dense{}, {3, 5}, {5, 4}, {}, half) ==
+        "m 3 n 4 k 5 a b float16 to float16");
+  CHECK(ProductOf(graph::DenseInputGradient{}, {3, 4}, {5, 4}, {{{3, 5}, half}}, half) ==
+        "m 3 n 5 k 4 a bt float16 to float16");
+  CHECK(ProductOf(graph::DenseWeightGradient{}, {3, 5}, {3, 4}, {{{5, 4}, DType::kFloat32}},
+                  half) == "m 5 n 4 k 3 at b float16 to float32");
+}
+
+TEST_CASE("MatmulShape: the gradient of weights of one pixel is a product over all pixels") {
+  const auto product = [](const graph::Shape& x, const graph::Shape& dy, const graph::Shape& dw,
+                          const graph::Conv2dAttributes& attributes, DType type) {
+    return ProductOf(graph::Conv2dWeightGradient{attributes}, x, dy, {{dw, DType::kFloat32}}, type);
+  };
+  const graph::Shape x = {2, 3, 3, 16}, dy = {2, 3, 3, 8}, dw = {8, 1, 1, 16};
+  const DType type = DType::kBFloat16;
+  CHECK(product(x, dy, dw, {}, type) == "m 8 n 16 k 18 at b bfloat16 to float32");
+  // Not where pixels are left out, or channels are not what a tensor core reads at once.
+  CHECK(product(x, {2, 2, 2, 8}, dw, {.strides = {2, 2}}, type) == "none");
+  CHECK(product({2, 3, 3, 12}, dy, {8, 1, 1, 12}, {}, type) == "none");
+  CHECK(product({2, 3, 3, 12}, dy, {8, 1, 1, 12}, {}, DType::kFloat32) != "none");
+  CHECK(product(x, {2, 2, 2, 8}, {8, 2, 2, 16}, {}, type) == "none");
+  CHECK(product(x, dy, {8, 1, 1, 8}, {.groups = 2}, type) == "none");
+}
+
+TEST_CASE("MatmulShape: what is added to later is wanted in float32") {
+  graph::Graph graph;
+  const auto x = graph.AddFed("x", {3, 5}, DType::kBFloat16);
+  const auto w = graph.AddFed("w", {5, 4}, DType::kBFloat16);
+  const auto bias = graph.AddFed("b", {4}, DType::kFloat32);
+  const graph::DenseAttributes relu = {Activation::kRelu};
+  REQUIRE(graph::AddOp(&graph, {"a", graph::Dense{}, {x, w, bias}}).ok());
+  REQUIRE(graph::AddOp(&graph, {"b", graph::Dense{relu}, {x, w}}).ok());
+  REQUIRE(graph::AddOp(&graph, {"c", graph::Relu{}, {x}}).ok());
+  CHECK(MatmulOf(graph, graph.nodes()[0])->result == DType::kFloat32);
+  CHECK(MatmulOf(graph, graph.nodes()[1])->result == DType::kFloat32);
+  CHECK(!MatmulOf(graph, graph.nodes()[2]).has_value());
+}
 
 TEST_CASE("ConvolutionShape: tensors lie channels last, under the names that libraries use") {
   const ConvolutionShape shape = Shape(ConvolutionPass::kForward, 6, 8, DType::kFloat32);
@@ -64,10 +117,27 @@ TEST_CASE("ConvolutionShape: too large a tensor is computed in parts that divide
   CHECK(parts(forward, 1'366, DType::kFloat32) == 2);
   CHECK(parts(forward, 8'192, DType::kFloat32) == 8);  // 7 do not divide them
   CHECK(parts(ConvolutionPass::kInputGradient, 4'096, DType::kFloat32) == 4);
-  CHECK(parts(ConvolutionPass::kWeightGradient, 4'096, DType::kFloat32) == 1);
   CHECK(parts(forward, 1'367, DType::kFloat32) == 1);  // a prime
   CHECK(parts(forward, 16'384, DType::kBFloat16) == 1);
   CHECK(parts(forward, 50'000, DType::kBFloat16) == 4);  // 2^31 are 21,845 samples
+  // What is added up afterwards, where engines cannot count it.
+  const auto gradient = ConvolutionPass::kWeightGradient;
+  for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
+    CHECK(parts(gradient, 21'845, type) == 1);
+    CHECK(parts(gradient, 21'846, type) == 2);
+    CHECK(parts(gradient, 50'000, type) == 4);
+  }
+}
+
+TEST_CASE("ConvolutionShape: a part of a gradient of weights, too, begins where cuDNN may write") {
+  // dw of 2 x 5 x 5 x 3 or 4 elements of 16 bits.
+  const auto parts = [](int64_t channels) {
+    return PartsOf(ConvolutionShape::Of(ConvolutionPass::kWeightGradient, {.pads = {2, 2, 2, 2}},
+                                        {4'096, 512, 512, channels}, {2, 5, 5, channels},
+                                        DType::kBFloat16));
+  };
+  CHECK(parts(3) == 1);
+  CHECK(parts(4) == 2);
 }
 
 TEST_CASE("ConvolutionShape: a part begins where cuDNN may be told that a tensor does") {
@@ -96,8 +166,12 @@ TEST_CASE("ConvolutionShape: an image of few channels is multiplied by its patch
   CHECK(product->parts == 16);
   CHECK(product->patches.samples == 16);
   CHECK(product->rows() == 16 * 112 * 112);
-  const auto gradient = of(ConvolutionPass::kWeightGradient, 256, 3, 64, DType::kFloat16);
+  CHECK(Key(MatmulOf(forward, *product)) == "m 200704 n 64 k 152 a bt bfloat16 to bfloat16");
+  auto gradient = of(ConvolutionPass::kWeightGradient, 256, 3, 64, DType::kFloat16);
+  gradient.result = DType::kFloat32;
   CHECK(PatchProductOf(gradient)->parts == 16);
+  CHECK(Key(MatmulOf(gradient, *PatchProductOf(gradient))) ==
+        "m 64 n 152 k 200704 at b float16 to float32");
   // One that no number near divides, many channels, wide or ragged ones, what cuDNN fuses.
   CHECK(!PatchProductOf(of(ConvolutionPass::kForward, 257, 3, 64, DType::kBFloat16)));
   CHECK(PatchProductOf(of(ConvolutionPass::kForward, 13, 3, 64, DType::kBFloat16)));
