@@ -204,7 +204,8 @@ class Weights {
     return Error(absl::StatusCode::kUnimplemented,
                  "this kind of device has no place for frozen parameters: leave out freeze");
   }
-  // The moving statistics alone, where a state updates the parameters.
+  // The moving statistics alone, where a state updates the parameters. They are copied; a device
+  // may get them as late as a program reads them.
   virtual Status RefreshStatistics(std::span<const float> moving_means,
                                    std::span<const float> moving_variances) {
     return Internal("weights without a state have no statistics of their own: {} and {} of them",

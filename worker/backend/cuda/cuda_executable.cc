@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "worker/backend/cuda/input.h"
@@ -9,6 +10,15 @@
 #include "worker/backend/shard_io.h"
 
 namespace ringmaster::cuda {
+namespace {
+
+bool ReadsMovingStatistics(const graph::Program& program) {
+  return std::ranges::any_of(program.normalizations, [](const graph::Normalization& each) {
+    return each.moving_mean != graph::kNoValue || each.moving_variance != graph::kNoValue;
+  });
+}
+
+}  // namespace
 
 StepLayout LayOutStep(const graph::Program& program, const StepKernels& kernels) {
   std::vector<size_t> workspace;
@@ -28,7 +38,8 @@ CudaExecutable::CudaExecutable(const graph::Program& program, DeviceWeights& wei
       kernels_(std::move(kernels)),
       layout_(std::move(layout)),
       lane_(lane),
-      replay_(replay) {}
+      replay_(replay),
+      reads_statistics_(ReadsMovingStatistics(program)) {}
 
 StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(const graph::Program& program,
                                                                  DeviceWeights& weights,
@@ -96,6 +107,7 @@ const void* CudaExecutable::InputAddress(graph::ValueId value) const {
 Status CudaExecutable::Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) {
   RING_RETURN_IF_ERROR(CheckShard(program_, kernels_.augmenter, input));
   RING_RETURN_IF_ERROR(weights_.Ready());
+  if (reads_statistics_) RING_RETURN_IF_ERROR(weights_.BringStatistics());
   if (sink.summed && weights_.sums() == nullptr) {
     return FailedPrecondition(
         "gradients are to be summed on the GPU, but the weights have no state; make one first");

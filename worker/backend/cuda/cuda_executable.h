@@ -131,6 +131,7 @@ class CudaExecutable final : public Executable {
   const StepLayout layout_;
   Lane& lane_;
   const Replay replay_;
+  const bool reads_statistics_;  // the weights' moving ones
 
   std::vector<Event> gradient_events_;  // by place in gradient_order
   Event forked_;                        // orders the two streams
