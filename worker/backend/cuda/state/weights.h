@@ -30,9 +30,10 @@ struct GradientSums {
   const exact::BlockLayout* layout = nullptr;
   uint32_t shards = 1;
   int precision_bits = 0;
-  int64_t* sums = nullptr;                // in arena layout; several cores may add side by side
-  const int16_t* exponents = nullptr;     // E, by block
-  const float* gradient_scale = nullptr;  // 1/S
+  int64_t* sums = nullptr;                 // in arena layout; several cores may add side by side
+  const int16_t* exponents = nullptr;      // E, by block
+  const float* gradient_scale = nullptr;   // 1/S
+  std::vector<uint32_t> bucket_of_tensor;  // by canonical number
 };
 
 // The parameters and moving statistics on one GPU: a copy of the whole master arena, and one for
