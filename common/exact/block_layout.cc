@@ -62,4 +62,16 @@ std::vector<Bucket> CutBuckets(const BlockLayout& layout, size_t bucket_elements
   return buckets;
 }
 
+std::vector<uint32_t> BucketsOfTensors(const BlockLayout& layout, std::span<const Bucket> buckets) {
+  std::vector<uint32_t> of_tensor(layout.tensors().size());
+  uint32_t bucket = 0;
+  for (const TensorRange& tensor : layout.tensors()) {
+    while (tensor.first_block >= buckets[bucket].first_block + buckets[bucket].block_count) {
+      ++bucket;
+    }
+    of_tensor[tensor.tensor] = bucket;
+  }
+  return of_tensor;
+}
+
 }  // namespace ringmaster::exact

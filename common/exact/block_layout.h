@@ -61,4 +61,8 @@ struct Bucket {
 // tensor borders; a tensor is never split between buckets.
 [[nodiscard]] std::vector<Bucket> CutBuckets(const BlockLayout& layout, size_t bucket_elements);
 
+// In which of the layout's buckets each tensor lies, by canonical number.
+[[nodiscard]] std::vector<uint32_t> BucketsOfTensors(const BlockLayout& layout,
+                                                     std::span<const Bucket> buckets);
+
 }  // namespace ringmaster::exact

@@ -51,6 +51,7 @@ class Planner {
       room.outside = room.result = false;
       room.taken = std::max(room.taken, node);
     }
+    for (const ValueId value : options.elsewhere) rooms[static_cast<size_t>(value)].outside = true;
     for (size_t i = 0; options.bytes_of != nullptr && i < rooms.size(); ++i) {
       if (rooms[i].bytes > 0) rooms[i].bytes = options.bytes_of(program.graph.values()[i]);
     }

@@ -19,6 +19,8 @@ struct MemoryOptions {
   size_t (*bytes_of)(const Value& value) = nullptr;
   // Gradients of parameters that are in the arena, each until somebody takes it behind a node.
   std::vector<std::pair<ValueId, NodeId>> taken;
+  // Values that a backend lays elsewhere.
+  std::vector<ValueId> elsewhere;
 };
 
 struct Placement {
@@ -38,10 +40,10 @@ struct MemoryPlan {
 // Greedy by size, and by lifetime, each improved for some rounds by placing what ended highest
 // first; the smallest arena wins and ties are broken by id, so the plan is a function of its
 // arguments. Columns and seeds are in the arena, from node 0 on; parameters, their
-// gradients, but for those of `taken`, and moving statistics are not. A reshape lies where its
-// input lies, and an op whose row of the op table says kInPlace may overwrite an input that dies
-// there (the elementwise ones and their gradients, batch_norm_gradient): then the two placements
-// are the same bytes. Both only where input and output take the same.
+// gradients, but for those of `taken`, moving statistics and `elsewhere` are not. A reshape lies
+// where its input lies, and an op whose row of the op table says kInPlace may overwrite an input
+// that dies there (the elementwise ones and their gradients, batch_norm_gradient): then the two
+// placements are the same bytes. Both only where input and output take the same.
 [[nodiscard]] MemoryPlan PlanMemory(const Program& program, const MemoryOptions& options);
 
 // What lies in the arena while the node runs during which most is live: largest first. Values that

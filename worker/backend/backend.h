@@ -135,20 +135,26 @@ struct ShardOutput {
 // gradient, float32 in canonical layout, 64-byte aligned, valid during the call: all of it as soon
 // as it is complete, in the program's gradient_order, or in pieces while it is made, from element 0
 // on, each a multiple of exact::kBlockElements but for the last. Or, where `summed` is set, that
-// one instead, after the executable itself has added the gradient to the sums of its weights'
-// state. `summed` says what is wrong with the first wrong element, which added 0.
+// one instead, in the same order, after the executable itself has added the gradient to the sums of
+// its weights' state. `summed` says what is wrong with the first wrong element, which added 0, and
+// comes as late as `told` allows: an executable that waits for each gradient waits often.
 //
 // `outage`: a device went down in the middle of a run, or before it, and is brought up again before
 // the shard is computed once more, which may take minutes; then, whatever came of it, that this is
 // over. It returns whether the run is still wanted, else that ends with CANCELLED. Nothing of a run
 // that ends so was taken.
 enum class Outage : uint8_t { kBegins, kEnds };
+enum class SumsTold : uint8_t {
+  kAtEnd,     // when the run has added all: nobody needs them before
+  kByBucket,  // of each of the state's buckets as soon as all of it is added: it goes on to a ring
+};
 struct GradientSink {
   using Take =
       std::function<void(uint32_t parameter, size_t first, std::span<const float> gradient)>;
   using Summed = std::function<void(uint32_t parameter, exact::FlagKind kind)>;
   Take take;
   Summed summed;  // only where the weights have a state
+  SumsTold told = SumsTold::kAtEnd;
   std::function<bool(Outage)> outage;
 };
 
@@ -204,7 +210,8 @@ class Weights {
     return Error(absl::StatusCode::kUnimplemented,
                  "this kind of device has no place for frozen parameters: leave out freeze");
   }
-  // The moving statistics alone, where a state updates the parameters.
+  // The moving statistics alone, where a state updates the parameters. They are copied; a device
+  // may get them as late as a program reads them.
   virtual Status RefreshStatistics(std::span<const float> moving_means,
                                    std::span<const float> moving_variances) {
     return Internal("weights without a state have no statistics of their own: {} and {} of them",

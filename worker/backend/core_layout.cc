@@ -28,9 +28,11 @@ std::vector<std::pair<graph::ValueId, graph::NodeId>> TakenOf(
 }  // namespace
 
 CoreLayout LayOut(const graph::Program& program, size_t alignment, std::vector<size_t> workspace,
-                  const std::optional<std::vector<graph::ValueId>>& in_pieces) {
+                  const std::optional<std::vector<graph::ValueId>>& in_pieces,
+                  std::vector<graph::ValueId> elsewhere) {
   CoreLayout layout;
-  graph::MemoryOptions options = {.alignment = alignment, .workspace = std::move(workspace)};
+  graph::MemoryOptions options = {
+      .alignment = alignment, .workspace = std::move(workspace), .elsewhere = std::move(elsewhere)};
   if (in_pieces) options.taken = TakenOf(program, *in_pieces);
   layout.plan = graph::PlanMemory(program, options);
   layout.bytes = AlignUp(layout.plan.arena_bytes, alignment);

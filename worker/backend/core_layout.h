@@ -30,13 +30,15 @@ struct CoreLayout {
 
 // `workspace`: bytes that node i's kernel needs while it runs. `in_pieces`, of a backend that hands
 // a gradient over before the next node runs: then they lie in the arena until they are taken, but
-// for these, which their kernels hand over in pieces and which lie nowhere.
+// for these, which their kernels hand over in pieces and which lie nowhere. `elsewhere`: values for
+// which the caller has memory of its own.
 [[nodiscard]] CoreLayout LayOut(
     const graph::Program& program, size_t alignment, std::vector<size_t> workspace,
-    const std::optional<std::vector<graph::ValueId>>& in_pieces = std::nullopt);
+    const std::optional<std::vector<graph::ValueId>>& in_pieces = std::nullopt,
+    std::vector<graph::ValueId> elsewhere = {});
 
 // By ValueId, in memory that begins at `memory`; null for what has no bytes there: parameters,
-// moving statistics, and gradients in pieces.
+// moving statistics, gradients in pieces, and what lies elsewhere.
 [[nodiscard]] std::vector<void*> AddressesOf(const graph::Program& program,
                                              const CoreLayout& layout, std::byte* memory);
 

@@ -8,6 +8,7 @@
 // executables that add to other buckets; nothing else may run beside anything.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -24,6 +25,8 @@ struct DeviceStateOptions {
   graph::UpdateOptions update;
   uint32_t shards = 1;     // V
   int precision_bits = 0;  // B
+  // Of the buckets that go round a ring (exact::CutBuckets): executables tell of each of them.
+  size_t bucket_elements = 0;
 };
 
 // What the state is made of: the hash of words (common/exact/word_hash.h) over all blocks of the

@@ -56,7 +56,8 @@ DeviceStateOptions StateOptionsOf(const TrainingJob& job) {
   return {.layout = &job.layout->blocks(),
           .update = graph::UpdateOptionsOf(job.spec()),
           .shards = job.spec().shards(),
-          .precision_bits = static_cast<int>(job.spec().precision_bits())};
+          .precision_bits = static_cast<int>(job.spec().precision_bits()),
+          .bucket_elements = job.options.bucket_elements};
 }
 
 Status BindCores(Backend* backend, const std::vector<CoreOptions>& cores, Augments augments,

@@ -15,7 +15,7 @@ StatusOr<std::optional<exact::Record>> EvaluateShards(TrainingJob* job, Reader* 
   exact::Record record(job->layout->evaluation_record(job->spec().shards()));
   const std::vector<BatchId> work = EvaluationWork(job->spec(), shards, set, job->state->step);
   std::vector<ShardResult> results(work.size());
-  RING_RETURN_IF_ERROR(ComputeShards(job, reader, work, abandoned, results));
+  RING_RETURN_IF_ERROR(ComputeShards(job, reader, work, SumsTold::kAtEnd, abandoned, results));
   const auto done = [](const ShardResult& result) { return result.end == ShardEnd::kDone; };
   if (!std::ranges::all_of(results, done)) return std::nullopt;
   std::map<uint32_t, ShardResult> by_shard;

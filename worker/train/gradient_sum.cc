@@ -35,7 +35,7 @@ GradientSum::GradientSum(const exact::BlockLayout* layout, const exact::Units* u
       units_(units),
       shards_(shards),
       buckets_(exact::CutBuckets(*layout, bucket_elements)),
-      bucket_of_tensor_(layout->tensors().size()),
+      bucket_of_tensor_(exact::BucketsOfTensors(*layout, buckets_)),
       stripes_((layout->block_count() + kStripeBlocks - 1) / kStripeBlocks),
       left_(buckets_.size()),
       tensors_in_bucket_(buckets_.size()) {
@@ -44,14 +44,7 @@ GradientSum::GradientSum(const exact::BlockLayout* layout, const exact::Units* u
   } else {
     integers_ = exact::BlockSums(layout->block_count());
   }
-  for (const exact::TensorRange& range : layout->tensors()) {
-    uint32_t bucket = 0;
-    while (range.first_block >= buckets_[bucket].first_block + buckets_[bucket].block_count) {
-      ++bucket;
-    }
-    bucket_of_tensor_[range.tensor] = bucket;
-    ++tensors_in_bucket_[bucket];
-  }
+  for (const uint32_t bucket : bucket_of_tensor_) ++tensors_in_bucket_[bucket];
 }
 
 void GradientSum::Begin(size_t shards, float gradient_scale, std::function<void(uint32_t)> ready) {

@@ -70,7 +70,7 @@ class GradientSum {
   const exact::Units* const units_;
   const uint32_t shards_;
   const std::vector<exact::Bucket> buckets_;
-  std::vector<uint32_t> bucket_of_tensor_;  // by canonical number
+  const std::vector<uint32_t> bucket_of_tensor_;  // by canonical number
 
   exact::BlockSums integers_;              // guarded by stripes_
   Arena<float> floats_;                    // likewise; only one of the two is allocated

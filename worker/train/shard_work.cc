@@ -99,12 +99,12 @@ StatusOr<std::shared_ptr<const ShardBatch>> Fetch(TrainingJob* job, Reader* read
   return reader->Get(id, deadline);
 }
 
-Status ComputeShard(TrainingJob* job, const BatchId& id, const ShardBatch& batch, const Seat& seat,
-                    const Outlook* outlook, const std::function<bool()>& abandoned,
+Status ComputeShard(TrainingJob* job, const ShardBatch& batch, const Seat& seat,
+                    const Outlook* outlook, SumsTold told, const std::function<bool()>& abandoned,
                     ShardResult* result) {
-  const bool training = id.use() == graph::Use::kTraining;
+  const bool training = batch.id.use() == graph::Use::kTraining;
   RING_ASSIGN_OR_RETURN(Executable* const executable,
-                        seat.executable({ModeOf(id), batch.samples.size()}));
+                        seat.executable({ModeOf(batch.id), batch.samples.size()}));
 
   GradientSink add{.take = [&](uint32_t tensor, size_t first, std::span<const float> piece) {
     KeepFirst(job->gradients->Add(tensor, first, piece), tensor, &result->flag);
@@ -114,6 +114,7 @@ Status ComputeShard(TrainingJob* job, const BatchId& id, const ShardBatch& batch
       job->gradients->AddedOnDevice(tensor);
       KeepFirst(kind, tensor, &result->flag);
     };
+    add.told = told;
   }
   std::optional<OutageScope> outage;
   add.outage = [&](Outage is) {
@@ -243,7 +244,7 @@ std::vector<BatchId> ComingWork(const v1::ResultSpec& spec, std::span<const uint
   return coming;
 }
 
-Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> work,
+Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> work, SumsTold told,
                      const std::function<bool()>& abandoned, std::span<ShardResult> results) {
   // Of a step of a script each core has its own share first, which it is told ahead; the rest goes
   // to whoever is free, in order, as all of it does elsewhere.
@@ -264,7 +265,7 @@ Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> 
     const CoreOutlook outlook(job, reader, own ? id : BatchId::Training(id.step, UINT32_MAX),
                               seat.index());
     RING_RETURN_IF_ERROR(
-        ComputeShard(job, id, *batch, seat, dealt ? &outlook : nullptr, abandoned, result));
+        ComputeShard(job, *batch, seat, dealt ? &outlook : nullptr, told, abandoned, result));
     if (result->end == ShardEnd::kOpen) return absl::OkStatus();
     const bool training = id.use() == graph::Use::kTraining;
     const bool of_step = training || Predicts(job->spec());

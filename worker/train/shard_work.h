@@ -33,10 +33,11 @@ namespace ringmaster::worker {
                                               size_t core, size_t cores, size_t most);
 
 // Computes all of `work`; results[i], whose end is kOpen, belongs to work[i]. Training adds
-// gradients to job->gradients. When `abandoned()` becomes true, or after an error, a shard that a
-// core computes runs to its end and the rest stays open, as does one whose device went down;
-// abandoned alone is no error: the caller knows why.
-Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> work,
+// gradients to job->gradients, or to a device's sums, which tells of them by `told`. When
+// `abandoned()` becomes true, or after an error, a shard that a core computes runs to its end and
+// the rest stays open, as does one whose device went down; abandoned alone is no error: the caller
+// knows why.
+Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> work, SumsTold told,
                      const std::function<bool()>& abandoned, std::span<ShardResult> results);
 
 // How long the core waited for samples that waited longest; and for samples and its device.

@@ -194,8 +194,9 @@ Status StepLoop::Compute() {
   } else {
     job_->gradients->Begin(work.missing().size(), job_->state->loss_scale.inverse(), ready);
   }
+  const SumsTold told = peers_.link == nullptr ? SumsTold::kAtEnd : SumsTold::kByBucket;
   const Status computed = ComputeShards(
-      job_, &reader_, work.missing(), [this] { return abandoned(); }, work.open());
+      job_, &reader_, work.missing(), told, [this] { return abandoned(); }, work.open());
   const double input = LongestInput(work.open(), job_->cores->size());
   times_.input += input;
   // A device that was down is no slow one.

@@ -63,5 +63,15 @@ TEST_CASE("CutBuckets: cuts at tensor borders once a bucket is large enough") {
   REQUIRE(cut(1 << 20) == Buckets{{0, 8}});
 }
 
+TEST_CASE("BucketsOfTensors: says of each tensor, by its number, where it lies") {
+  const BlockLayout layout = Layout({{2, 100}, {0, 500}, {3, 1000}, {1, 10}});
+  const auto of = [&](size_t elements) {
+    return BucketsOfTensors(layout, CutBuckets(layout, elements));
+  };
+  REQUIRE(of(600) == std::vector<uint32_t>{0, 2, 0, 1});
+  REQUIRE(of(1) == std::vector<uint32_t>{1, 3, 0, 2});
+  REQUIRE(of(1 << 20) == std::vector<uint32_t>(4));
+}
+
 }  // namespace
 }  // namespace ringmaster::exact

@@ -178,6 +178,23 @@ TEST_CASE("Trainer: batch statistics travel exactly") {
   REQUIRE(LastManifest(one) == LastManifest(two));
 }
 
+TEST_CASE("Trainer: a device tells of its sums at the end of a shard, in a ring by bucket") {
+  const Cluster two = {{1, {0, 1}}, {1, {2, 3}}};
+  for (const Cluster& cluster : {kAlone, two}) {
+    std::atomic<int> at_end = 0, by_bucket = 0;
+    FakeHooks hooks;
+    hooks.has_state = [](uint32_t) { return true; };
+    hooks.outage = [&](const ShardInput&, const GradientSink& sink) {
+      if (sink.summed) ++(sink.told == SumsTold::kAtEnd ? at_end : by_bucket);
+      return absl::OkStatus();
+    };
+    FakeCase job(std::move(hooks));
+    RequireFinished(job.Run(cluster));
+    CHECK((at_end > 0) == (cluster.size() == 1));
+    CHECK((by_bucket > 0) == (cluster.size() == 2));
+  }
+}
+
 TEST_CASE("Trainer: every core reports the same known shard") {
   FakeCase job;
   const auto trainer = job.Prepare(3);

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "worker/backend/cuda/input.h"
@@ -9,6 +10,20 @@
 #include "worker/backend/shard_io.h"
 
 namespace ringmaster::cuda {
+namespace {
+
+Delivery DeliveryOf(const GradientSink& sink) {
+  if (!sink.summed) return Delivery::kTaken;
+  return sink.told == SumsTold::kAtEnd ? Delivery::kSummed : Delivery::kSummedByBucket;
+}
+
+bool ReadsMovingStatistics(const graph::Program& program) {
+  return std::ranges::any_of(program.normalizations, [](const graph::Normalization& each) {
+    return each.moving_mean != graph::kNoValue || each.moving_variance != graph::kNoValue;
+  });
+}
+
+}  // namespace
 
 StepLayout LayOutStep(const graph::Program& program, const StepKernels& kernels) {
   std::vector<size_t> workspace;
@@ -28,7 +43,8 @@ CudaExecutable::CudaExecutable(const graph::Program& program, DeviceWeights& wei
       kernels_(std::move(kernels)),
       layout_(std::move(layout)),
       lane_(lane),
-      replay_(replay) {}
+      replay_(replay),
+      reads_statistics_(ReadsMovingStatistics(program)) {}
 
 StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(const graph::Program& program,
                                                                  DeviceWeights& weights,
@@ -67,7 +83,7 @@ Status CudaExecutable::Place() {
   }
   ways_ = {};
   std::byte* const memory = lane_.device.data();
-  addresses_ = AddressesOf(program_, layout_.core, memory);
+  addresses_ = AddressesOf(program_, layout_, memory);
   for (size_t n = 0; n < kernels_.nodes.size(); ++n) {
     const graph::Node& node = program_.graph.nodes()[n];
     Operands operands = {.workspace = memory + layout_.core.plan.workspaces[n].offset,
@@ -96,6 +112,7 @@ const void* CudaExecutable::InputAddress(graph::ValueId value) const {
 Status CudaExecutable::Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) {
   RING_RETURN_IF_ERROR(CheckShard(program_, kernels_.augmenter, input));
   RING_RETURN_IF_ERROR(weights_.Ready());
+  if (reads_statistics_) RING_RETURN_IF_ERROR(weights_.BringStatistics());
   if (sink.summed && weights_.sums() == nullptr) {
     return FailedPrecondition(
         "gradients are to be summed on the GPU, but the weights have no state; make one first");
@@ -116,11 +133,10 @@ Status CudaExecutable::Run(const ShardInput& input, const GradientSink& sink, Sh
 Status CudaExecutable::RunShard(const ShardInput& input, const GradientSink& sink) {
   RING_RETURN_IF_ERROR(Place());
   RING_RETURN_IF_ERROR(Feed(input));
-  const Delivery delivery = sink.summed ? Delivery::kSummed : Delivery::kTaken;
+  const Delivery delivery = DeliveryOf(sink);
   RING_RETURN_IF_ERROR(Launch(delivery));
   RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(done_.get(), lane_.compute.get()), "step"));
-  RING_RETURN_IF_ERROR(Deliver(sink));
-  RING_RETURN_IF_ERROR(Await(done_.get(), "step"));
+  RING_RETURN_IF_ERROR(Deliver(sink, delivery));
   ways_[static_cast<size_t>(delivery)].warm = true;
   return absl::OkStatus();
 }
@@ -200,45 +216,47 @@ Status CudaExecutable::LaunchKernel(size_t n) {
 
 Status CudaExecutable::Enqueue(Delivery delivery, unsigned record_flags) {
   RING_RETURN_IF_ERROR(LaunchAugment());
-  if (delivery == Delivery::kSummed && layout_.gradients > 0) {
+  if (delivery != Delivery::kTaken && layout_.gradients > 0) {
     static_assert(kNothingRefused == ~uint64_t{0});
     RING_RETURN_IF_ERROR(FromCuda(
         cudaMemsetAsync(Flags(), 0xff, layout_.gradients * sizeof(uint64_t), lane_.compute.get()),
         "flags"));
   }
-  size_t next_copy = 0;
-  size_t next_event = 0;
+  Delivered delivered;
   for (size_t n = 0; n < kernels_.nodes.size(); ++n) {
     RING_RETURN_IF_ERROR(LaunchKernel(n));
-    RING_RETURN_IF_ERROR(CopyBackAfter(static_cast<graph::NodeId>(n), delivery, &next_copy,
-                                       &next_event, record_flags));
+    RING_RETURN_IF_ERROR(
+        CopyBackAfter(static_cast<graph::NodeId>(n), delivery, record_flags, &delivered));
   }
   RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(forked_.get(), lane_.copy.get()), "join"));
   return FromCuda(cudaStreamWaitEvent(lane_.compute.get(), forked_.get(), 0), "join");
 }
 
-Status CudaExecutable::CopyBackAfter(graph::NodeId node, Delivery delivery, size_t* next,
-                                     size_t* event, unsigned record_flags) {
+Status CudaExecutable::CopyBackAfter(graph::NodeId node, Delivery delivery, unsigned record_flags,
+                                     Delivered* delivered) {
   const std::vector<CopyBack>& copies = layout_.copies;
-  if (*next == copies.size() || copies[*next].after > node) return absl::OkStatus();
+  size_t& next = delivered->copies;
+  if (next == copies.size() || copies[next].after > node) return absl::OkStatus();
   RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(forked_.get(), lane_.compute.get()), "fork"));
   RING_RETURN_IF_ERROR(FromCuda(cudaStreamWaitEvent(lane_.copy.get(), forked_.get(), 0), "fork"));
-  for (; *next < copies.size() && copies[*next].after <= node; ++*next) {
-    const CopyBack& copy = copies[*next];
-    const bool summed = copy.parameter && delivery == Delivery::kSummed;
-    RING_RETURN_IF_ERROR(summed ? AddToSums(copy, *event) : CopyBackOne(copy));
+  for (; next < copies.size() && copies[next].after <= node; ++next) {
+    const CopyBack& copy = copies[next];
+    const bool summed = copy.parameter && delivery != Delivery::kTaken;
+    RING_RETURN_IF_ERROR(summed ? AddToSums(copy, delivered->gradients) : CopyBackOne(copy));
     if (!copy.parameter) continue;
-    RING_RETURN_IF_ERROR(FromCuda(cudaEventRecordWithFlags(gradient_events_[(*event)++].get(),
-                                                           lane_.copy.get(), record_flags),
-                                  "event of a gradient"));
+    if (++delivered->gradients < GroupEnd(delivered->told, delivery)) continue;
+    RING_RETURN_IF_ERROR(EndGroup(delivered->told, delivered->gradients, delivery, record_flags));
+    delivered->told = delivered->gradients;
   }
   return absl::OkStatus();
 }
 
 Status CudaExecutable::CopyBackOne(const CopyBack& copy) {
+  const void* const from =
+      copy.value == graph::kNoValue ? Beside<void>(layout_.statistics) : At<void>(copy.value);
   return FromCuda(
-      cudaMemcpyAsync(lane_.host.data() + copy.host_offset, At<void>(copy.value),
-                      copy.elements * sizeof(float), cudaMemcpyDeviceToHost, lane_.copy.get()),
+      cudaMemcpyAsync(lane_.host.data() + copy.host_offset, from, copy.elements * sizeof(float),
+                      cudaMemcpyDeviceToHost, lane_.copy.get()),
       "copy back");
 }
 
@@ -249,14 +267,34 @@ Status CudaExecutable::AddToSums(const CopyBack& gradient, size_t place) {
                                         .precision_bits = sums.precision_bits,
                                         .gradient_scale = sums.gradient_scale,
                                         .shards = sums.shards};
-  RING_RETURN_IF_ERROR(
-      FromCuda(LaunchQuantizeAdd(At<const float>(gradient.value),
-                                 static_cast<int64_t>(gradient.elements), quantization,
-                                 sums.sums + tensor.offset(), Flags() + place, lane_.copy.get()),
-               fmt::format("sum of the gradients of parameter {}", *gradient.parameter)));
-  return FromCuda(cudaMemcpyAsync(HostFlags() + place, Flags() + place, sizeof(uint64_t),
-                                  cudaMemcpyDeviceToHost, lane_.copy.get()),
-                  "copy back of a flag");
+  return FromCuda(LaunchQuantizeAdd(At<const float>(gradient.value),
+                                    static_cast<int64_t>(gradient.elements), quantization,
+                                    sums.sums + tensor.offset(), Flags() + place, lane_.copy.get()),
+                  fmt::format("sum of the gradients of parameter {}", *gradient.parameter));
+}
+
+size_t CudaExecutable::GroupEnd(size_t place, Delivery delivery) const {
+  if (delivery == Delivery::kTaken) return place + 1;
+  if (delivery == Delivery::kSummed) return layout_.gradients;
+  const std::vector<uint32_t>& order = program_.gradient_order;
+  const std::vector<uint32_t>& bucket_of = weights_.sums()->bucket_of_tensor;
+  size_t end = place + 1;
+  while (end < order.size() && bucket_of[order[end]] == bucket_of[order[place]]) ++end;
+  return end;
+}
+
+Status CudaExecutable::EndGroup(size_t begin, size_t end, Delivery delivery,
+                                unsigned record_flags) {
+  if (delivery != Delivery::kTaken) {
+    RING_RETURN_IF_ERROR(FromCuda(
+        cudaMemcpyAsync(HostFlags() + begin, Flags() + begin, (end - begin) * sizeof(uint64_t),
+                        cudaMemcpyDeviceToHost, lane_.copy.get()),
+        "copy back of flags"));
+  }
+  if (end == layout_.gradients) return absl::OkStatus();
+  return FromCuda(
+      cudaEventRecordWithFlags(gradient_events_[end - 1].get(), lane_.copy.get(), record_flags),
+      "event of gradients");
 }
 
 Status CudaExecutable::Capture(Delivery delivery) {
@@ -278,19 +316,24 @@ Status CudaExecutable::Capture(Delivery delivery) {
   return absl::OkStatus();
 }
 
-Status CudaExecutable::Deliver(const GradientSink& sink) const {
+Status CudaExecutable::Deliver(const GradientSink& sink, Delivery delivery) const {
   size_t place = 0;
+  size_t there = 0;  // behind the last gradient that is there
   for (const CopyBack& copy : layout_.copies) {
     if (!copy.parameter) continue;
-    RING_RETURN_IF_ERROR(Await(gradient_events_[place].get(), "step"));
-    if (sink.summed) {
-      sink.summed(*copy.parameter, RefusedKind(HostFlags()[place]));
-    } else {
+    if (place == there) {
+      there = GroupEnd(place, delivery);
+      const Event& event = there == layout_.gradients ? done_ : gradient_events_[there - 1];
+      RING_RETURN_IF_ERROR(Await(event.get(), "step"));
+    }
+    if (delivery == Delivery::kTaken) {
       sink.take(*copy.parameter, 0, {OnHost(copy.host_offset), copy.elements});
+    } else {
+      sink.summed(*copy.parameter, RefusedKind(HostFlags()[place]));
     }
     ++place;
   }
-  return absl::OkStatus();
+  return layout_.gradients > 0 ? absl::OkStatus() : Await(done_.get(), "step");
 }
 
 }  // namespace ringmaster::cuda

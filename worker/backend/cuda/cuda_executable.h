@@ -1,8 +1,8 @@
 // One program bound to one core: its kernels on the core's stream, after those that make the images
 // where it gets pixels, replayed as one CUDA graph, while a second stream copies each gradient to
-// the host, or adds it to the sums of the weights' state, as soon as it is complete. Made by
-// CudaCore, used on its thread only; shares the core's memory and streams with the core's other
-// executables.
+// the host, or adds it to the sums of the weights' state, as soon as it is complete. The host waits
+// for each, or each bucket, or the step alone, as its GradientSink says. Made by CudaCore, used on
+// its thread only; shares the core's memory and streams with the core's other executables.
 #pragma once
 
 #include <array>
@@ -24,10 +24,12 @@ enum class Replay : uint8_t {
   kKernels,  // each launched and waited for: to find the one that fails
 };
 
-// Where gradients go: what a GradientSink says.
+// Where gradients go, and what of them the host waits for before the step's end: what a
+// GradientSink says.
 enum class Delivery : uint8_t {
-  kTaken,   // to the host
-  kSummed,  // into the weights' sums; to the host what was refused
+  kTaken,           // to the host, each
+  kSummed,          // into the weights' sums; to the host what was refused, at the end
+  kSummedByBucket,  // likewise, of each bucket as soon as all of it is added
 };
 
 // What a core lends to the one executable that runs.
@@ -92,16 +94,29 @@ class CudaExecutable final : public Executable {
   Status LaunchAugment();
   // Launches kernel `n`; its node stands in the error.
   Status LaunchKernel(size_t n);
+  // Where a step that is put on the streams is among what it delivers.
+  struct Delivered {
+    size_t copies = 0;
+    size_t gradients = 0;  // among them
+    size_t told = 0;       // of these, those in groups that have ended
+  };
   // Puts all kernels and copies on the streams; `record_flags` of the gradients' events.
   Status Enqueue(Delivery delivery, unsigned record_flags);
-  // Copies that are due after `node`.
-  Status CopyBackAfter(graph::NodeId node, Delivery delivery, size_t* next, size_t* event,
-                       unsigned record_flags);
+  // What is due after `node`.
+  Status CopyBackAfter(graph::NodeId node, Delivery delivery, unsigned record_flags,
+                       Delivered* delivered);
   Status CopyBackOne(const CopyBack& copy);
   // The gradient at `place` of gradient_order.
   Status AddToSums(const CopyBack& gradient, size_t place);
+  // Of the gradients that the host hears of together, and the first of which is at `place`: behind
+  // the last one.
+  [[nodiscard]] size_t GroupEnd(size_t place, Delivery delivery) const;
+  // Brings the flags of such a group, where it has some, and records its event, where it is not the
+  // last one.
+  Status EndGroup(size_t begin, size_t end, Delivery delivery, unsigned record_flags);
   Status Capture(Delivery delivery);
-  Status Deliver(const GradientSink& sink) const;
+  // Tells the sink of each group as soon as it is there; the step has ended when it returns.
+  Status Deliver(const GradientSink& sink, Delivery delivery) const;
 
   template <typename T>
   T* At(graph::ValueId value) const {
@@ -131,15 +146,16 @@ class CudaExecutable final : public Executable {
   const StepLayout layout_;
   Lane& lane_;
   const Replay replay_;
+  const bool reads_statistics_;  // the weights' moving ones
 
-  std::vector<Event> gradient_events_;  // by place in gradient_order
+  std::vector<Event> gradient_events_;  // by place in gradient_order: that of the last of a group
   Event forked_;                        // orders the two streams
-  Event done_;
+  Event done_;                          // stands for the last group, too
 
   std::vector<void*> addresses_;  // by ValueId; null for parameters
   uint64_t device_version_ = 0;   // of the lane's memory that kernels have addresses of
   uint64_t host_version_ = 0;
-  std::array<Way, 2> ways_;  // by Delivery
+  std::array<Way, 3> ways_;  // by Delivery
 };
 
 }  // namespace ringmaster::cuda

@@ -5,19 +5,20 @@
 
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "worker/backend/core_layout.h"
 
 namespace ringmaster::cuda {
 
-// One value on its way to the host.
+// One value on its way to the host, or all statistics of the batch.
 struct CopyBack {
   graph::NodeId after = 0;  // the node after which it is complete, and all before it in the list
-  graph::ValueId value = graph::kNoValue;
-  size_t elements = 0;                // float32
-  size_t host_offset = 0;             // a multiple of 64
-  std::optional<uint32_t> parameter;  // whose gradient it is; else it is a result
+  graph::ValueId value = graph::kNoValue;  // kNoValue: the statistics
+  size_t elements = 0;                     // float32
+  size_t host_offset = 0;                  // a multiple of 64
+  std::optional<uint32_t> parameter;       // whose gradient it is; else it is a result
 };
 
 // Of the images' making; nothing where a run gets images.
@@ -32,6 +33,10 @@ struct StepLayout {
   size_t seed_and_step = 0;  // two uint64
   size_t samples = 0;        // one uint64 a row
   size_t flags = 0;          // one uint64 a gradient, where it is summed on the GPU
+  // Means and variances of the batch, one behind the other, so that one copy brings them; and where
+  // in there each lies, on the host as here.
+  size_t statistics = 0;
+  std::vector<std::pair<graph::ValueId, size_t>> statistic_offsets;
   size_t pixels = 0;
   size_t augment_workspace = 0;
 
@@ -47,6 +52,10 @@ struct StepLayout {
   }
   std::vector<size_t> host_offsets;  // by ValueId; 0 for what is not copied
 };
+
+// AddressesOf the core's layout, and where the statistics lie.
+[[nodiscard]] std::vector<void*> AddressesOf(const graph::Program& program,
+                                             const StepLayout& layout, std::byte* memory);
 
 [[nodiscard]] StepLayout LayOutStep(const graph::Program& program, size_t alignment,
                                     std::vector<size_t> workspace, const AugmentBytes& augment);

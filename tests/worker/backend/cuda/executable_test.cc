@@ -82,7 +82,7 @@ constexpr int kPrecisionBits = 21;
 
 // Weights that a state has filled, and what is in its sums by the host's arithmetic.
 struct Summed {
-  Summed(CudaWeights& weights, const Master& from)
+  Summed(CudaWeights& weights, const Master& from, size_t bucket_elements = 0)
       : master(from), units(&from.layout, kPrecisionBits), sums(from.layout.arena_elements()) {
     // Another unit for each tensor.
     std::vector<float> reduced(sums.size());
@@ -93,7 +93,8 @@ struct Summed {
     auto made = weights.MakeState({.layout = &from.layout,
                                    .update = {testing::Sgd(0.1, 0, false)},
                                    .shards = kShards,
-                                   .precision_bits = kPrecisionBits});
+                                   .precision_bits = kPrecisionBits,
+                                   .bucket_elements = bucket_elements});
     REQUIRE(Message(made.status()) == "");
     state = *std::move(made);
     REQUIRE(state->Load(from.parameters, {}, units.exponents()).ok());
@@ -135,7 +136,7 @@ struct Summed {
 
 // A run that adds: what it says of each gradient, and what is then in the sums.
 bool SumsRight(CudaExecutable& executable, const graph::Program& program, Summed& summed,
-               uint64_t seed) {
+               uint64_t seed, SumsTold told = SumsTold::kAtEnd) {
   std::map<uint32_t, exact::FlagKind> kinds;
   std::vector<uint32_t> order;
   const GradientSink sink{.take = [](uint32_t, size_t, std::span<const float>) { FAIL("taken"); },
@@ -143,7 +144,8 @@ bool SumsRight(CudaExecutable& executable, const graph::Program& program, Summed
                               [&](uint32_t parameter, exact::FlagKind kind) {
                                 kinds[parameter] = kind;
                                 order.push_back(parameter);
-                              }};
+                              },
+                          .told = told};
   Result result;
   REQUIRE(Message(executable.Run(Shard(program, seed).input(), sink, &result.output)) == "");
   CHECK(order == program.gradient_order);
@@ -224,41 +226,6 @@ TEST_CASE("CUDA executable: a graph is launched from the second run on, unless i
   }
 }
 
-TEST_CASE("CUDA executable: a step of ResNet-50 is one graph of so many nodes, copies and waits") {
-  auto made = zoo::BuildProgram(zoo::Model("resnet50v1.5"), {.policy = v1::POLICY_MIXED_BFLOAT16});
-  REQUIRE(Message(made.status()) == "");
-  const graph::Program& program = *made;
-  CudaWeights weights(program);
-  Bench bench;
-  const auto executable = bench.Bind(program, weights, Replay::kGraph);
-  const Master master(program, 1);
-  Summed summed(weights, master);
-  REQUIRE(weights.RefreshStatistics(master.means, master.variances).ok());
-  REQUIRE(summed.Clear(1).ok());
-  const GradientSink sink{.summed = [](uint32_t, exact::FlagKind) {}};
-  testing::HostCalls step;
-  testing::SetLaunchesIdle(true);
-  const Shard shard(program, 1);
-  for (int run = 0; run < 2; ++run) {
-    const testing::HostCalls before = testing::CallsSoFar();
-    ShardOutput output;
-    REQUIRE(Message(executable->Run(shard.input(), sink, &output)) == "");
-    step = testing::CallsSoFar() - before;
-  }
-  testing::SetLaunchesIdle(false);
-  const testing::GraphParts graph = testing::NewestGraph();
-  constexpr size_t kNodes = 278, kGradients = 161, kNorms = 53, kScalars = 2;
-  CHECK(program.graph.nodes().size() == kNodes);
-  CHECK(graph.launches == kNodes + kGradients);               // which are summed
-  CHECK(graph.copies == kGradients + 2 * kNorms + kScalars);  // flags, statistics
-  CHECK(graph.sets == 1);                                     // all flags
-  CHECK(graph.told == kGradients);
-  CHECK(graph.joins == kGradients);  // of both streams
-  CHECK(step.launches + step.sets == 0);
-  CHECK(step.copies == 5);  // seed and step, samples, the loss's seed, image, label
-  CHECK(step.waits == kGradients + 1);
-}
-
 TEST_CASE("CUDA executable: a step that cannot be captured is launched kernel by kernel") {
   const graph::Program program = Small(2);
   for (const graph::Node& node : program.graph.nodes()) {
@@ -308,9 +275,11 @@ TEST_CASE("CUDA executable: gradients that are summed on the GPU are the host's 
       REQUIRE(summed.Clear(scale).ok());
       for (const uint64_t seed : {1, 2}) {
         CHECK(SumsRight(*executable, program, summed, seed));
+        CHECK(SumsRight(*executable, program, summed, seed, SumsTold::kByBucket));
         CHECK(RunsRight(*executable, program, master, seed));  // between, as ever
       }
-      for (const Delivery delivery : {Delivery::kTaken, Delivery::kSummed}) {
+      for (const Delivery delivery :
+           {Delivery::kTaken, Delivery::kSummed, Delivery::kSummedByBucket}) {
         CHECK(executable->captured(delivery) == (replay == Replay::kGraph));
       }
     }
@@ -318,27 +287,40 @@ TEST_CASE("CUDA executable: gradients that are summed on the GPU are the host's 
   CHECK(testing::LiveObjects() == 0);
 }
 
-TEST_CASE("CUDA executable: a gradient is said to be summed before later kernels have run") {
+TEST_CASE("CUDA executable: a bucket is said to be summed before later kernels have run") {
   const graph::Program program = Small(2);
-  CudaWeights weights(program);
-  Bench bench;
-  const auto executable = bench.Bind(program, weights, Replay::kGraph);
-  const Master master(program, 1);
-  Summed summed(weights, master);
-  REQUIRE(summed.Clear(1).ok());
-  std::vector<size_t> nodes;
-  for (const graph::NodeId node : GradientNodes(program)) {
-    nodes.push_back(static_cast<size_t>(node) + 1);
-  }
-  for (int run = 0; run < 3; ++run) {
-    bench.switches.ran = 0;
-    std::vector<size_t> ran;
-    const GradientSink sink{
-        .summed = [&](uint32_t, exact::FlagKind) { ran.push_back(bench.switches.ran); }};
-    ShardOutput output;
-    const Shard shard(program, 3);
-    REQUIRE(executable->Run(shard.input(), sink, &output).ok());
-    CHECK(ran == nodes);
+  const std::vector<graph::NodeId> nodes = GradientNodes(program);
+  const std::vector<std::pair<size_t, size_t>> cuts = {{0, 4}, {18, 2}, {1000, 1}};
+  for (const auto& [bucket_elements, count] : cuts) {
+    CudaWeights weights(program);
+    Bench bench;
+    const auto executable = bench.Bind(program, weights, Replay::kGraph);
+    const Master master(program, 1);
+    Summed summed(weights, master, bucket_elements);
+    const std::vector<exact::Bucket> buckets = exact::CutBuckets(master.layout, bucket_elements);
+    CHECK(buckets.size() == count);
+    const auto bucket_of = exact::BucketsOfTensors(master.layout, buckets);
+    std::map<uint32_t, size_t> complete;  // by bucket: how many kernels have run then
+    for (size_t place = 0; place < nodes.size(); ++place) {
+      complete[bucket_of[program.gradient_order[place]]] = static_cast<size_t>(nodes[place]) + 1;
+    }
+    std::vector<size_t> by_bucket;
+    for (const uint32_t p : program.gradient_order) by_bucket.push_back(complete[bucket_of[p]]);
+    const std::vector<size_t> at_end(nodes.size(), program.graph.nodes().size());
+    REQUIRE(summed.Clear(1).ok());
+    for (int run = 0; run < 3; ++run) {
+      for (const SumsTold told : {SumsTold::kByBucket, SumsTold::kAtEnd}) {
+        bench.switches.ran = 0;
+        std::vector<size_t> ran;
+        const GradientSink sink{
+            .summed = [&](uint32_t, exact::FlagKind) { ran.push_back(bench.switches.ran); },
+            .told = told};
+        ShardOutput output;
+        const Shard shard(program, 3);
+        REQUIRE(executable->Run(shard.input(), sink, &output).ok());
+        CHECK(ran == (told == SumsTold::kByBucket ? by_bucket : at_end));
+      }
+    }
   }
 }
 

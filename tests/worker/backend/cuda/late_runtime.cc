@@ -230,6 +230,10 @@ size_t DeviceBytes() {
 size_t GraphLaunches() { return runtime.graph_launches; }
 GraphParts NewestGraph() { return runtime.newest_graph; }
 HostCalls CallsSoFar() { return runtime.calls; }
+std::ostream& operator<<(std::ostream& stream, const HostCalls& calls) {
+  return stream << calls.launches << " launches, " << calls.copies << " copies, " << calls.sets
+                << " sets, " << calls.waits << " waits";
+}
 HostCalls HostCalls::operator-(const HostCalls& before) const {
   return {launches - before.launches, copies - before.copies, sets - before.sets,
           waits - before.waits};

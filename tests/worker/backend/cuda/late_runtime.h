@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <ostream>
 
 namespace ringmaster::testing {
 
@@ -59,7 +60,9 @@ struct GraphParts {
 struct HostCalls {
   size_t launches = 0, copies = 0, sets = 0, waits = 0;  // outside of captures
   HostCalls operator-(const HostCalls& before) const;
+  bool operator==(const HostCalls& other) const = default;
 };
+std::ostream& operator<<(std::ostream& stream, const HostCalls& calls);
 [[nodiscard]] HostCalls CallsSoFar();
 
 }  // namespace ringmaster::testing

@@ -20,6 +20,15 @@ graph::Program Model(const std::string& name, graph::Mode mode) {
   return *std::move(program);
 }
 
+std::vector<graph::ValueId> BatchStatistics(const graph::Program& program) {
+  std::vector<graph::ValueId> values;
+  for (const graph::Normalization& normalization : program.normalizations) {
+    values.push_back(normalization.batch_mean);
+    values.push_back(normalization.batch_variance);
+  }
+  return values;
+}
+
 std::vector<std::string> Names(const graph::Program& program, const StepLayout& layout) {
   std::vector<std::string> names;
   for (const CopyBack& copy : layout.copies) {
@@ -34,18 +43,45 @@ std::vector<std::string> Names(const graph::Program& program, const StepLayout& 
 TEST_CASE("Step layout: keys and flags lie behind the gradients, aligned") {
   const graph::Program program = Model("alexnet", graph::Mode::kTraining);
   std::vector<size_t> workspace(program.graph.nodes().size(), 300);
-  const CoreLayout core = LayOut(program, kAligned, workspace);
+  const CoreLayout core =
+      LayOut(program, kAligned, workspace, std::nullopt, BatchStatistics(program));
   const StepLayout layout = LayOutStep(program, kAligned, workspace, {});
   CHECK(layout.core.gradients == core.gradients);
   CHECK(layout.seed_and_step == core.bytes);
   CHECK(layout.samples == core.bytes + kAligned);
   CHECK(layout.flags == core.bytes + 2 * kAligned);
-  CHECK(layout.core.bytes == core.bytes + 3 * kAligned);
+  CHECK(layout.statistics == core.bytes + 3 * kAligned);
+  CHECK(layout.core.bytes == layout.pixels);
   CHECK(layout.core.input_bytes == 0);
   const StepLayout many = LayOutStep(program, 16, workspace, {});
   CHECK(many.flags == many.samples + 32);  // three rows
   CHECK(many.gradients == program.gradient_order.size());
-  CHECK(many.core.bytes == many.flags + AlignUp(many.gradients * sizeof(uint64_t), 16));
+  CHECK(many.statistics == many.flags + AlignUp(many.gradients * sizeof(uint64_t), 16));
+}
+
+TEST_CASE("Step layout: statistics of the batch lie side by side, here as there") {
+  const graph::Program program = Model("alexnet", graph::Mode::kTraining);
+  const StepLayout layout = LayOutStep(program, kAligned, {}, {});
+  std::vector<std::byte> memory(layout.core.bytes);
+  const std::vector<void*> addresses = AddressesOf(program, layout, memory.data());
+  const auto copy = std::ranges::find(layout.copies, graph::kNoValue, &CopyBack::value);
+  REQUIRE(copy != layout.copies.end());
+  const std::vector<graph::ValueId> statistics = BatchStatistics(program);
+  REQUIRE_FALSE(statistics.empty());
+  size_t end = 0;
+  for (const graph::ValueId value : statistics) {
+    const auto id = static_cast<size_t>(value);
+    const size_t offset = layout.host_offset(value) - copy->host_offset;
+    CHECK(offset == end);
+    CHECK(addresses[id] == memory.data() + layout.statistics + offset);
+    CHECK(layout.core.plan.values[id].bytes == 0);
+    CHECK(copy->after >= program.graph.value(value).producer);
+    const auto elements = static_cast<size_t>(graph::Elements(program.graph.value(value).shape));
+    end += AlignUp(elements * sizeof(float), kAligned);
+  }
+  CHECK(copy->elements * sizeof(float) == end);
+  CHECK(layout.pixels == layout.statistics + end);
+  CHECK(std::ranges::count(layout.copies, graph::kNoValue, &CopyBack::value) == 1);
 }
 
 TEST_CASE("Step layout: rows of predictions come back whole") {
@@ -85,21 +121,26 @@ TEST_CASE("Step layout: every result and every gradient comes back once, when it
       size_t end = 0;
       graph::NodeId node = 0;
       for (const CopyBack& copy : layout.copies) {
+        CHECK(copy.after >= node);
+        node = copy.after;
+        CHECK(copy.host_offset % 64 == 0);
+        CHECK(copy.host_offset >= end);
+        end = copy.host_offset + copy.elements * sizeof(float);
+        if (copy.value == graph::kNoValue) {
+          const std::vector<graph::ValueId> statistics = BatchStatistics(program);
+          found.insert(found.end(), statistics.begin(), statistics.end());
+          continue;
+        }
         found.push_back(copy.value);
         if (copy.parameter) {
           gradients.push_back(*copy.parameter);
           CHECK(copy.value == program.parameters[*copy.parameter].gradient);
         }
         CHECK(copy.after >= program.graph.value(copy.value).producer);
-        CHECK(copy.after >= node);
-        node = copy.after;
         CHECK(program.graph.value(copy.value).dtype == graph::DType::kFloat32);
         CHECK(copy.elements ==
               static_cast<size_t>(graph::Elements(program.graph.value(copy.value).shape)));
-        CHECK(copy.host_offset % 64 == 0);
-        CHECK(copy.host_offset >= end);
         CHECK(layout.host_offset(copy.value) == copy.host_offset);
-        end = copy.host_offset + copy.elements * sizeof(float);
       }
       CHECK(layout.host_flags >= end);
       CHECK(layout.host_flags % sizeof(uint64_t) == 0);

@@ -38,7 +38,8 @@ CudaState::CudaState(DeviceWeights& weights, const DeviceStateOptions& options,
       optimizer_(std::move(optimizer)),
       slot_count_(optimizer_->slot_names().size()),
       shards_(options.shards),
-      precision_bits_(options.precision_bits) {}
+      precision_bits_(options.precision_bits),
+      bucket_elements_(options.bucket_elements) {}
 
 bool CudaState::Updates(const DeviceStateOptions& options) {
   const auto optimizer = graph::MakeOptimizer(options.update);
@@ -81,12 +82,14 @@ Status CudaState::Open() {
   RING_RETURN_IF_ERROR(FillTables());
   RING_ASSIGN_OR_RETURN(from_device_, SumTransfer::Create(layout_, tables_.counts.data()));
   RING_ASSIGN_OR_RETURN(to_device_, SumTransfer::Create(layout_, tables_.counts.data()));
+  const std::vector<exact::Bucket> buckets = exact::CutBuckets(layout_, bucket_elements_);
   gradient_sums_ = {.layout = &layout_,
                     .shards = shards_,
                     .precision_bits = precision_bits_,
                     .sums = sums_.data(),
                     .exponents = exponents_.data(),
-                    .gradient_scale = gradient_scale_.data()};
+                    .gradient_scale = gradient_scale_.data(),
+                    .bucket_of_tensor = exact::BucketsOfTensors(layout_, buckets)};
   return Wait();
 }
 

@@ -96,6 +96,7 @@ class CudaState final : public DeviceState {
   const size_t slot_count_;
   const uint32_t shards_;
   const int precision_bits_;
+  const size_t bucket_elements_;
 
   bool loaded_ = false;
   DeviceArray<int64_t> sums_, totals_;                                 // of this worker; of all

@@ -62,8 +62,8 @@ StatusOr<std::unique_ptr<DeviceWeights>> DeviceWeights::Create(const RefreshSize
   RING_RETURN_IF_ERROR(weights->MakeCurrent());
   RING_RETURN_IF_ERROR(
       Annotate(weights->copy(DType::kFloat32).Grow(weights->elements_ * sizeof(float)), "weights"));
-  RING_RETURN_IF_ERROR(
-      Annotate(weights->statistics_.Grow(weights->padded_.size() * sizeof(float)), "weights"));
+  RING_RETURN_IF_ERROR(Annotate(
+      weights->statistics_.Grow(2 * weights->channel_offsets_.back() * sizeof(float)), "weights"));
   RING_ASSIGN_OR_RETURN(weights->stream_, MakeStream());
   RING_ASSIGN_OR_RETURN(weights->done_, MakeEvent());
   RING_ASSIGN_OR_RETURN(weights->uploader_, Uploader::Create(weights->stream_.get()));
@@ -155,9 +155,9 @@ Status DeviceWeights::NarrowAll() {
   return absl::OkStatus();
 }
 
-Status DeviceWeights::StartFillingStatistics(std::span<const float> moving_means,
-                                             std::span<const float> moving_variances) {
-  RING_RETURN_IF_ERROR(MakeCurrent());
+void DeviceWeights::SetStatistics(std::span<const float> moving_means,
+                                  std::span<const float> moving_variances) {
+  MutexLock lock(mu_);
   const size_t variances = channel_offsets_.back();
   size_t from = 0;
   for (size_t i = 0; i < sizes_.channels.size(); ++i) {
@@ -168,7 +168,17 @@ Status DeviceWeights::StartFillingStatistics(std::span<const float> moving_means
     from += channels;
   }
   has_statistics_ = true;
-  return uploader_->Copy(padded_.data(), statistics_.data(), padded_.size() * sizeof(float));
+  brought_ = false;
+}
+
+Status DeviceWeights::BringStatistics() {
+  MutexLock lock(mu_);
+  if (brought_) return absl::OkStatus();
+  RING_RETURN_IF_ERROR(
+      uploader_->Copy(padded_.data(), statistics_.data(), padded_.size() * sizeof(float)));
+  RING_RETURN_IF_ERROR(FinishFilling());
+  brought_ = true;
+  return absl::OkStatus();
 }
 
 Status DeviceWeights::FinishFilling() { return WaitFor(stream_.get(), done_.get(), "weights"); }
@@ -198,7 +208,7 @@ Status CudaWeights::Refresh(const exact::BlockLayout& layout, std::span<const fl
   MutexLock lock(mu_);
   for (const auto& weights : devices_) {
     RING_RETURN_IF_ERROR(weights->StartFilling(layout, parameters));
-    RING_RETURN_IF_ERROR(weights->StartFillingStatistics(moving_means, moving_variances));
+    weights->SetStatistics(moving_means, moving_variances);
   }
   for (const auto& weights : devices_) RING_RETURN_IF_ERROR(weights->FinishFilling());
   return absl::OkStatus();
@@ -216,10 +226,7 @@ Status CudaWeights::RefreshStatistics(std::span<const float> moving_means,
                                       std::span<const float> moving_variances) {
   RING_RETURN_IF_ERROR(sizes_.CheckStatistics(moving_means, moving_variances));
   MutexLock lock(mu_);
-  for (const auto& weights : devices_) {
-    RING_RETURN_IF_ERROR(weights->StartFillingStatistics(moving_means, moving_variances));
-  }
-  for (const auto& weights : devices_) RING_RETURN_IF_ERROR(weights->FinishFilling());
+  for (const auto& weights : devices_) weights->SetStatistics(moving_means, moving_variances);
   return absl::OkStatus();
 }
 

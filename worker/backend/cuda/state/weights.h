@@ -30,9 +30,10 @@ struct GradientSums {
   const exact::BlockLayout* layout = nullptr;
   uint32_t shards = 1;
   int precision_bits = 0;
-  int64_t* sums = nullptr;                // in arena layout; several cores may add side by side
-  const int16_t* exponents = nullptr;     // E, by block
-  const float* gradient_scale = nullptr;  // 1/S
+  int64_t* sums = nullptr;                 // in arena layout; several cores may add side by side
+  const int16_t* exponents = nullptr;      // E, by block
+  const float* gradient_scale = nullptr;   // 1/S
+  std::vector<uint32_t> bucket_of_tensor;  // by canonical number
 };
 
 // The parameters and moving statistics on one GPU: a copy of the whole master arena, and one for
@@ -69,10 +70,14 @@ class DeviceWeights {
   [[nodiscard]] Status StartFilling(const exact::BlockLayout& layout,
                                     std::span<const float> parameters);
   [[nodiscard]] Status StartFillingFrozen(std::span<const float> values);
-  [[nodiscard]] Status StartFillingStatistics(std::span<const float> moving_means,
-                                              std::span<const float> moving_variances);
   // Waits for them.
   [[nodiscard]] Status FinishFilling();
+
+  // What RefreshSizes::CheckStatistics accepted, copied on the host: training reads none of it.
+  void SetStatistics(std::span<const float> moving_means, std::span<const float> moving_variances);
+  // Before each run that reads them, on a thread where this GPU is current: brings those that were
+  // set last, once, and waits for them.
+  [[nodiscard]] Status BringStatistics();
 
   // What a state needs: the whole arena in `dtype`, nullptr where nobody provided that. The content
   // of float32 is what the others are made from.
@@ -98,11 +103,13 @@ class DeviceWeights {
   std::vector<size_t> channel_offsets_;  // in floats, by normalization, and where the last ends
 
   std::vector<size_t> offsets_;  // in elements, by number; empty until filled
-  std::vector<float> padded_;    // statistics as they lie on the GPU: means, then variances
-  bool has_statistics_;          // filled, or there are none
+  bool has_statistics_;          // set, or there are none
   const GradientSums* sums_ = nullptr;
 
-  Mutex mu_;  // one Provide at a time
+  Mutex mu_;  // one Provide or BringStatistics at a time
+  // Statistics as they lie on the GPU, means, then variances; and whether they do.
+  std::vector<float> padded_ ABSL_GUARDED_BY(mu_);
+  bool brought_ ABSL_GUARDED_BY(mu_) = true;
   std::array<Arena, 3> copies_ = {Arena(Place::kDevice), Arena(Place::kDevice),
                                   Arena(Place::kDevice)};  // by DType
   Arena statistics_{Place::kDevice};
@@ -119,7 +126,7 @@ class CudaWeights final : public Weights {
       const graph::Program& training, OpenNccl open_nccl = [] { return Nccl::Open(); });
 
   // INVALID_ARGUMENT when sizes are not those of the program. Returns when every GPU has the
-  // values.
+  // values, but for moving statistics, which the first run brings that reads them.
   Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
                  std::span<const float> moving_means,
                  std::span<const float> moving_variances) override;

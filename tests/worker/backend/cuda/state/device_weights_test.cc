@@ -83,8 +83,9 @@ TEST_CASE(
   for (const uint32_t seed : {1U, 77U}) {
     master.Draw(seed);
     REQUIRE(Message((*weights)->StartFilling(master.layout, master.values)) == "");
-    REQUIRE(Message((*weights)->StartFillingStatistics(master.means, master.variances)) == "");
+    (*weights)->SetStatistics(master.means, master.variances);
     REQUIRE((*weights)->FinishFilling().ok());
+    REQUIRE(Message((*weights)->BringStatistics()) == "");
     REQUIRE((*weights)->Provide(DType::kFloat16).ok());  // the first time after a filling
     REQUIRE((*weights)->Ready().ok());
     CheckCopies<float>(master, **weights, DType::kFloat32);
