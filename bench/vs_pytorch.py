@@ -40,10 +40,11 @@ import tempfile
 from contenders import BOUND, OURS, ROOT, Bound, Failure, Ours, OursOnWorkers, Theirs, Workers, cpu_flags, quickest_blas
 
 PRECISION_OF = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
-IMAGES = ("nchw", "channels_last")
-LAYOUTS = {"mlp": ("nchw",), **dict.fromkeys((
-    "alexnet", "efficientnetb0", "mobilenet", "resnet18", "resnet20", "resnet50", "resnet50v1.5", "vgg", "vgg16",
-    "vgg19"), IMAGES)}
+# The zoo's.
+MODELS = ("alexnet", "efficientnetb0", "efficientnetb1", "efficientnetb2", "efficientnetb3", "efficientnetb4",
+          "efficientnetb5", "inceptionv3", "linear", "mlp", "mobilenet", "mobilenetv2", "nasnetlarge", "nasnetmobile",
+          "resnet18", "resnet20", "resnet50", "resnet50gn", "resnet50v1.5", "vgg", "vgg16", "vgg19")
+FLAT = ("linear", "mlp")  # images have no layout there
 # The nets of a suite as options, with steps that keep each under three minutes.
 ONE_CORE = ("--model alexnet --batch 128 --steps 2 --warm-up 1",
             "--model vgg16 --batch 64 --steps 2 --warm-up 1",
@@ -71,7 +72,7 @@ def programs():
 
 def make_parser():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=sorted(LAYOUTS), default="alexnet")
+    parser.add_argument("--model", choices=MODELS, default="alexnet")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                         help="option of the model: batch_norm=true")
     parser.add_argument("--image", type=image_size, default=(32, 32), metavar="HxW",
@@ -190,13 +191,17 @@ def model_options(sets):
     return options
 
 
+def layouts_of(model):
+    return ("nchw",) if model in FLAT else ("nchw", "channels_last")
+
+
 def specs_of(options, policy):
     """The specs of PyTorch's training loops by name: what differs between them."""
     if options.device == "cuda":
-        layout = LAYOUTS[options.model][-1]
+        layout = layouts_of(options.model)[-1]
         ways = [("eager", layout, False), ("compile", layout, True)]
     else:
-        ways = [(layout, layout, False) for layout in LAYOUTS[options.model]]
+        ways = [(layout, layout, False) for layout in layouts_of(options.model)]
     return {name: {"policy": policy, "model": options.model, "options": options.model_options,
                    "image": [*options.image, 3], "batch": options.batch, "device": options.device,
                    "precision": PRECISION_OF[policy], "layout": layout, "compile": compiled, "tf32": options.tf32,
