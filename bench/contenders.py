@@ -19,6 +19,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS, BOUND = "ours", "oneDNN layers"
+IMAGE = (32, 32)  # of the files that ours reads
 APPLIED = re.compile(r"^(\S+) ringworker debug step applied: job=(\S+) \S+ applied=(\d+)$", re.MULTILINE)
 # Seconds of the quickest of some passes.
 PRODUCTS = """
@@ -86,7 +87,7 @@ class Program:
                         options.steps, "--warm-up", options.warm_up, *words]
         for key, value in options.model_options.items():
             self.command += ["--set", f"model.{key}={json.dumps(value)}"]
-        if options.image != (32, 32):
+        if options.image != IMAGE:
             self.command += ["--set", f"data.resize={json.dumps(options.image)}"]
         self.rounds = []
 
@@ -247,7 +248,7 @@ class OursOnWorkers:
         self.workers, self.batch = workers, batch
         self.warm_up, self.steps = options.warm_up, options.steps
         data = {"format": "cifar10", "path": "cifar10", "take_test": 1}
-        if options.image != (32, 32):
+        if options.image != IMAGE:
             data["resize"] = list(options.image)
         self.spec = {
             "name": "vs-pytorch", "model": {"name": options.model, **options.model_options}, "data": data,

@@ -48,6 +48,15 @@ class Relu6(nn.ReLU6):
         return torch.clamp(x, 0, 6) if x.dtype == torch.bfloat16 else super().forward(x)
 
 
+class GroupNorm(nn.GroupNorm):
+    """PyTorch 1.13 has none on CPUs for images in bfloat16 with parameters in float32."""
+
+    def forward(self, x):
+        if x.dtype != torch.bfloat16 or x.is_cuda:
+            return super().forward(x)
+        return nn.functional.group_norm(x, self.num_groups, self.weight.bfloat16(), self.bias.bfloat16(), self.eps)
+
+
 class SqueezeExcite(nn.Module):
     def __init__(self, channels, filters):
         super().__init__()

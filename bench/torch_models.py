@@ -11,7 +11,7 @@ import functools
 import torch
 from torch import nn
 
-from torch_layers import DropSamples, OffsetNorm, Relu6, Residual, SqueezeExcite, ZeroShortcut, norms, start
+from torch_layers import DropSamples, GroupNorm, OffsetNorm, Relu6, Residual, SqueezeExcite, ZeroShortcut, norms, start
 
 VGG_CONVOLUTIONS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 VGG_FILTERS = (64, 128, 256, 512, 512)
@@ -389,7 +389,7 @@ MODELS = {
     "resnet18": functools.partial(resnet, (2, 2, 2, 2), expansion=1),
     "resnet20": functools.partial(resnet, (3, 3, 3), filters=16, expansion=1, zeros=True, imagenet=False),
     "resnet50": functools.partial(resnet, (3, 4, 6, 3), stride_first=True, bias=True, norm=norms(epsilon=1.001e-5)),
-    "resnet50gn": functools.partial(resnet, (3, 4, 6, 3), norm=functools.partial(nn.GroupNorm, 32, eps=1e-5)),
+    "resnet50gn": functools.partial(resnet, (3, 4, 6, 3), norm=functools.partial(GroupNorm, 32, eps=1e-5)),
     "resnet50v1.5": functools.partial(resnet, (3, 4, 6, 3)),
     "vgg": vgg,
     "vgg16": functools.partial(keras_vgg, 16),

@@ -5,8 +5,9 @@
     bench/vs_pytorch.py --suite one-core --only resnet50
     bench/vs_pytorch.py --workers 2 --model mlp --batch 512
     bench/vs_pytorch.py --device cuda --batch 4096 --steps 100
+    bench/vs_pytorch.py --device cuda --model nasnetmobile --image 224x224 --batch 64
 
-Each contender (contenders.py) trains some steps in turn, round after round, so that whatever else the
+It knows every model of the zoo: PyTorch's are in torch_models.py. Each contender (contenders.py) trains some steps in turn, round after round, so that whatever else the
 machine does meets all of them; a figure is the median of its rounds. On a CPU PyTorch runs in NCHW and
 channels_last, in float32 and under torch.cpu.amp in bfloat16, with the quickest of OpenBLAS' kernels; on
 a GPU with channels_last, eager and compiled (max-autotune where it works), with AMP for the mixed
@@ -37,7 +38,7 @@ import statistics
 import sys
 import tempfile
 
-from contenders import BOUND, OURS, ROOT, Bound, Failure, Ours, OursOnWorkers, Theirs, Workers, cpu_flags, quickest_blas
+from contenders import BOUND, IMAGE, OURS, ROOT, Bound, Failure, Ours, OursOnWorkers, Theirs, Workers, cpu_flags, quickest_blas
 
 PRECISION_OF = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
 # The zoo's.
@@ -45,6 +46,8 @@ MODELS = ("alexnet", "efficientnetb0", "efficientnetb1", "efficientnetb2", "effi
           "efficientnetb5", "inceptionv3", "linear", "mlp", "mobilenet", "mobilenetv2", "nasnetlarge", "nasnetmobile",
           "resnet18", "resnet20", "resnet50", "resnet50gn", "resnet50v1.5", "vgg", "vgg16", "vgg19")
 FLAT = ("linear", "mlp")  # images have no layout there
+# For nets that want more than IMAGE.
+LARGER_IMAGES = {"inceptionv3": (75, 75), "nasnetlarge": (96, 96), "nasnetmobile": (96, 96)}
 # The nets of a suite as options, with steps that keep each under three minutes.
 ONE_CORE = ("--model alexnet --batch 128 --steps 2 --warm-up 1",
             "--model vgg16 --batch 64 --steps 2 --warm-up 1",
@@ -75,8 +78,8 @@ def make_parser():
     parser.add_argument("--model", choices=MODELS, default="alexnet")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                         help="option of the model: batch_norm=true")
-    parser.add_argument("--image", type=image_size, default=(32, 32), metavar="HxW",
-                        help="size of the images (default: 32x32)")
+    parser.add_argument("--image", type=image_size, metavar="HxW",
+                        help="size of the images (default: 32x32; 75x75 for inceptionv3, 96x96 for NASNets)")
     parser.add_argument("--batch", type=positive, default=64)
     parser.add_argument("--suite", choices=sorted(SUITES))
     parser.add_argument("--only", nargs="+", default=[], metavar="MODEL", help="of the suite")
@@ -112,6 +115,7 @@ def arguments(words=None):
         options.model_options = model_options(options.set)
     except ValueError as error:
         parser.error(str(error))
+    options.image = options.image or LARGER_IMAGES.get(options.model, IMAGE)
     if options.policies is None:
         options.policies = ["float32"]
         if options.device == "cuda" or {"avx512_bf16", "amx_bf16"} & set(cpu_flags()):
@@ -417,7 +421,7 @@ def check_programs(options):
 
 
 def label_of(options):
-    size = "" if options.image == (32, 32) else f" {options.image[0]}x{options.image[1]}"
+    size = "" if options.image == IMAGE else f" {options.image[0]}x{options.image[1]}"
     return f"{' '.join([options.model, *options.set])}{size}, batch {options.batch}"
 
 

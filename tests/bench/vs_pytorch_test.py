@@ -56,6 +56,8 @@ class Arguments(unittest.TestCase):
         self.assertEqual(vs_pytorch.arguments([]).image, (32, 32))
         self.assertEqual(vs_pytorch.arguments(["--image", "64x96"]).image, (64, 96))
         self.assertEqual(vs_pytorch.arguments(["--image", "64"]).image, (64, 64))
+        self.assertEqual(vs_pytorch.arguments(["--model", "inceptionv3"]).image, (75, 75))
+        self.assertEqual(vs_pytorch.arguments(["--model", "inceptionv3", "--image", "32"]).image, (32, 32))
 
     def test_what_cannot_work(self):
         self.assertIn("less than 1", refused("--rounds", "0"))
