@@ -33,6 +33,12 @@ print(min(products() for _ in range(15)))
 """
 
 
+def applied(log):
+    """(unix seconds, job, step) of each step that a worker applied, as its log of RINGMASTER_LOG=debug has it."""
+    return [(datetime.datetime.fromisoformat(moment).timestamp(), job, int(step))
+            for moment, job, step in APPLIED.findall(log)]
+
+
 class Failure(Exception):
     """Something that the user can do something about."""
 
@@ -230,8 +236,7 @@ class Workers:
         if status["state"] != "SUCCEEDED":
             raise Failure(f"the job ended {status['state']}: {status['reason']}")
         for worker in self.workers:
-            found = {int(step): datetime.datetime.fromisoformat(moment).timestamp()
-                     for moment, of, step in APPLIED.findall(worker.log()) if of == job}
+            found = {step: moment for moment, of, step in applied(worker.log()) if of == job}
             if found:
                 return [found[step] for step in sorted(found)]
         raise Failure(f"no worker's log says when job {job} applied its steps")
