@@ -5,15 +5,15 @@
     bench/vs_pytorch.py --suite one-core --only resnet50
     bench/vs_pytorch.py --workers 2 --model mlp --batch 512
     bench/vs_pytorch.py --device cuda --batch 4096 --steps 100
-    bench/vs_pytorch.py --device cuda --model nasnetmobile --image 224x224 --batch 64
 
-It knows every model of the zoo: PyTorch's are in torch_models.py. Each contender (contenders.py) trains some steps in turn, round after round, so that whatever else the
-machine does meets all of them; a figure is the median of its rounds. On a CPU PyTorch runs in NCHW and
-channels_last, in float32 and under torch.cpu.amp in bfloat16, with the quickest of OpenBLAS' kernels; on
-a GPU with channels_last, eager and compiled (max-autotune where it works), with AMP for the mixed
-policies. Everything runs on the CPUs of --cpus (taskset), PyTorch with a thread on each, ours with a core
-on each unless --cores says otherwise. Ours goes through the real trainer, which reads its samples from
-files, converts them and sums exactly; PyTorch's batches lie in memory, on a GPU in the GPU's.
+It knows every model of the zoo: PyTorch's are in torch_models.py. Each contender (contenders.py) trains
+some steps in turn, round after round, so that whatever else the machine does meets all of them; a figure
+is the median of its rounds. On a CPU PyTorch runs in NCHW and channels_last, in float32 and under
+torch.cpu.amp in bfloat16, with the quickest of OpenBLAS' kernels; on a GPU with channels_last, eager and
+compiled (max-autotune where it works), with AMP for the mixed policies. Everything runs on the CPUs of
+--cpus (taskset), PyTorch with a thread on each, ours with a core on each unless --cores says otherwise.
+Ours goes through the real trainer, which reads its samples from files, converts them and sums exactly;
+PyTorch's batches lie in memory, on a GPU in the GPU's.
 On a CPU `oneDNN layers` is a bound: the net's convolutions and products alone (training/layer_bound.cc).
 
 --workers N: a cluster of N workers of one core against DistributedDataParallel of N ranks over gloo,
