@@ -19,6 +19,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS, BOUND = "ours", "oneDNN layers"
+IMAGE = (32, 32)  # of the files that ours reads
 APPLIED = re.compile(r"^(\S+) ringworker debug step applied: job=(\S+) \S+ applied=(\d+)$", re.MULTILINE)
 # Seconds of the quickest of some passes.
 PRODUCTS = """
@@ -30,6 +31,12 @@ def products():
     return time.perf_counter() - begin
 print(min(products() for _ in range(15)))
 """
+
+
+def applied(log):
+    """(unix seconds, job, step) of each step that a worker applied, as its log of RINGMASTER_LOG=debug has it."""
+    return [(datetime.datetime.fromisoformat(moment).timestamp(), job, int(step))
+            for moment, job, step in APPLIED.findall(log)]
 
 
 class Failure(Exception):
@@ -86,7 +93,7 @@ class Program:
                         options.steps, "--warm-up", options.warm_up, *words]
         for key, value in options.model_options.items():
             self.command += ["--set", f"model.{key}={json.dumps(value)}"]
-        if options.image != (32, 32):
+        if options.image != IMAGE:
             self.command += ["--set", f"data.resize={json.dumps(options.image)}"]
         self.rounds = []
 
@@ -229,8 +236,7 @@ class Workers:
         if status["state"] != "SUCCEEDED":
             raise Failure(f"the job ended {status['state']}: {status['reason']}")
         for worker in self.workers:
-            found = {int(step): datetime.datetime.fromisoformat(moment).timestamp()
-                     for moment, of, step in APPLIED.findall(worker.log()) if of == job}
+            found = {step: moment for moment, of, step in applied(worker.log()) if of == job}
             if found:
                 return [found[step] for step in sorted(found)]
         raise Failure(f"no worker's log says when job {job} applied its steps")
@@ -247,7 +253,7 @@ class OursOnWorkers:
         self.workers, self.batch = workers, batch
         self.warm_up, self.steps = options.warm_up, options.steps
         data = {"format": "cifar10", "path": "cifar10", "take_test": 1}
-        if options.image != (32, 32):
+        if options.image != IMAGE:
             data["resize"] = list(options.image)
         self.spec = {
             "name": "vs-pytorch", "model": {"name": options.model, **options.model_options}, "data": data,

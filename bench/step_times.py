@@ -9,10 +9,8 @@ when it applied each step (RINGMASTER_LOG=debug). Printed: step times in ms over
 for a join how much longer than the usual median the longest step was.
 """
 import argparse
-import datetime
 import os
 import pathlib
-import re
 import statistics
 import sys
 import time
@@ -22,23 +20,17 @@ os.environ.setdefault("RINGMASTER_BIN", str(ROOT / "build/release/bin"))
 os.environ["RINGMASTER_LOG"] = "debug"
 sys.path.append(str(ROOT / "tests/chaos"))
 
+import contenders  # noqa: E402
 import training  # noqa: E402
 import cluster  # noqa: E402
 
-APPLIED = re.compile(r"^(\S+) ringworker debug step applied: \S+ \S+ applied=(\d+)$")
 QUIET, COORDINATOR, JOIN = "nothing happens", "coordinator killed, restarted", "a worker joins"
 WITNESS = training.WORKERS[0]
 
 
 def steps_of(process):
     """(unix seconds, step) of every step that this worker applied."""
-    found = []
-    for line in process.log().splitlines():
-        match = APPLIED.match(line)
-        if match:
-            moment = datetime.datetime.fromisoformat(match[1]).timestamp()
-            found.append((moment, int(match[2])))
-    return found
+    return [(moment, step) for moment, _, step in contenders.applied(process.log())]
 
 
 def sleep_until(moment):

@@ -117,7 +117,7 @@ def regroup(options):
 
 def train(options):
     options.bin = cluster.BIN
-    options.image, options.model_options = (32, 32), {}
+    options.image, options.model_options = contenders.IMAGE, {}
     options.cpus = sorted(os.sched_getaffinity(0))[:2]
     if len(options.cpus) < 2:
         raise contenders.Failure("two workers need two CPUs")

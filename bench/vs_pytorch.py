@@ -6,13 +6,14 @@
     bench/vs_pytorch.py --workers 2 --model mlp --batch 512
     bench/vs_pytorch.py --device cuda --batch 4096 --steps 100
 
-Each contender (contenders.py) trains some steps in turn, round after round, so that whatever else the
-machine does meets all of them; a figure is the median of its rounds. On a CPU PyTorch runs in NCHW and
-channels_last, in float32 and under torch.cpu.amp in bfloat16, with the quickest of OpenBLAS' kernels; on
-a GPU with channels_last, eager and compiled (max-autotune where it works), with AMP for the mixed
-policies. Everything runs on the CPUs of --cpus (taskset), PyTorch with a thread on each, ours with a core
-on each unless --cores says otherwise. Ours goes through the real trainer, which reads its samples from
-files, converts them and sums exactly; PyTorch's batches lie in memory, on a GPU in the GPU's.
+It knows every model of the zoo: PyTorch's are in torch_models.py. Each contender (contenders.py) trains
+some steps in turn, round after round, so that whatever else the machine does meets all of them; a figure
+is the median of its rounds. On a CPU PyTorch runs in NCHW and channels_last, in float32 and under
+torch.cpu.amp in bfloat16, with the quickest of OpenBLAS' kernels; on a GPU with channels_last, eager and
+compiled (max-autotune where it works), with AMP for the mixed policies. Everything runs on the CPUs of
+--cpus (taskset), PyTorch with a thread on each, ours with a core on each unless --cores says otherwise.
+Ours goes through the real trainer, which reads its samples from files, converts them and sums exactly;
+PyTorch's batches lie in memory, on a GPU in the GPU's.
 On a CPU `oneDNN layers` is a bound: the net's convolutions and products alone (training/layer_bound.cc).
 
 --workers N: a cluster of N workers of one core against DistributedDataParallel of N ranks over gloo,
@@ -37,13 +38,16 @@ import statistics
 import sys
 import tempfile
 
-from contenders import BOUND, OURS, ROOT, Bound, Failure, Ours, OursOnWorkers, Theirs, Workers, cpu_flags, quickest_blas
+from contenders import BOUND, IMAGE, OURS, ROOT, Bound, Failure, Ours, OursOnWorkers, Theirs, Workers, cpu_flags, quickest_blas
 
 PRECISION_OF = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
-IMAGES = ("nchw", "channels_last")
-LAYOUTS = {"mlp": ("nchw",), **dict.fromkeys((
-    "alexnet", "efficientnetb0", "mobilenet", "resnet18", "resnet20", "resnet50", "resnet50v1.5", "vgg", "vgg16",
-    "vgg19"), IMAGES)}
+# The zoo's.
+MODELS = ("alexnet", "efficientnetb0", "efficientnetb1", "efficientnetb2", "efficientnetb3", "efficientnetb4",
+          "efficientnetb5", "inceptionv3", "linear", "mlp", "mobilenet", "mobilenetv2", "nasnetlarge", "nasnetmobile",
+          "resnet18", "resnet20", "resnet50", "resnet50gn", "resnet50v1.5", "vgg", "vgg16", "vgg19")
+FLAT = ("linear", "mlp")  # images have no layout there
+# For nets that want more than IMAGE.
+LARGER_IMAGES = {"inceptionv3": (75, 75), "nasnetlarge": (96, 96), "nasnetmobile": (96, 96)}
 # The nets of a suite as options, with steps that keep each under three minutes.
 ONE_CORE = ("--model alexnet --batch 128 --steps 2 --warm-up 1",
             "--model vgg16 --batch 64 --steps 2 --warm-up 1",
@@ -71,11 +75,11 @@ def programs():
 
 def make_parser():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=sorted(LAYOUTS), default="alexnet")
+    parser.add_argument("--model", choices=MODELS, default="alexnet")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                         help="option of the model: batch_norm=true")
-    parser.add_argument("--image", type=image_size, default=(32, 32), metavar="HxW",
-                        help="size of the images (default: 32x32)")
+    parser.add_argument("--image", type=image_size, metavar="HxW",
+                        help="size of the images (default: 32x32; 75x75 for inceptionv3, 96x96 for NASNets)")
     parser.add_argument("--batch", type=positive, default=64)
     parser.add_argument("--suite", choices=sorted(SUITES))
     parser.add_argument("--only", nargs="+", default=[], metavar="MODEL", help="of the suite")
@@ -111,6 +115,7 @@ def arguments(words=None):
         options.model_options = model_options(options.set)
     except ValueError as error:
         parser.error(str(error))
+    options.image = options.image or LARGER_IMAGES.get(options.model, IMAGE)
     if options.policies is None:
         options.policies = ["float32"]
         if options.device == "cuda" or {"avx512_bf16", "amx_bf16"} & set(cpu_flags()):
@@ -190,13 +195,17 @@ def model_options(sets):
     return options
 
 
+def layouts_of(model):
+    return ("nchw",) if model in FLAT else ("nchw", "channels_last")
+
+
 def specs_of(options, policy):
     """The specs of PyTorch's training loops by name: what differs between them."""
     if options.device == "cuda":
-        layout = LAYOUTS[options.model][-1]
+        layout = layouts_of(options.model)[-1]
         ways = [("eager", layout, False), ("compile", layout, True)]
     else:
-        ways = [(layout, layout, False) for layout in LAYOUTS[options.model]]
+        ways = [(layout, layout, False) for layout in layouts_of(options.model)]
     return {name: {"policy": policy, "model": options.model, "options": options.model_options,
                    "image": [*options.image, 3], "batch": options.batch, "device": options.device,
                    "precision": PRECISION_OF[policy], "layout": layout, "compile": compiled, "tf32": options.tf32,
@@ -412,7 +421,7 @@ def check_programs(options):
 
 
 def label_of(options):
-    size = "" if options.image == (32, 32) else f" {options.image[0]}x{options.image[1]}"
+    size = "" if options.image == IMAGE else f" {options.image[0]}x{options.image[1]}"
     return f"{' '.join([options.model, *options.set])}{size}, batch {options.batch}"
 
 

@@ -18,8 +18,8 @@ install(FILES README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE DESTINATION .
 # Those that need nothing of tests/, and what gpu-check runs.
 install(PROGRAMS bench/train bench/vs_pytorch.py bench/jax_training.py DESTINATION bench
         COMPONENT bundle EXCLUDE_FROM_ALL)
-install(FILES bench/contenders.py bench/pytorch_training.py bench/torch_models.py DESTINATION bench
-        COMPONENT bundle EXCLUDE_FROM_ALL)
+install(FILES bench/contenders.py bench/pytorch_training.py bench/torch_layers.py bench/torch_models.py
+        DESTINATION bench COMPONENT bundle EXCLUDE_FROM_ALL)
 install(DIRECTORY python/ringmaster DESTINATION lib/ringmaster/python ${readable} COMPONENT bundle EXCLUDE_FROM_ALL
         FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY docs examples proto DESTINATION . ${readable} COMPONENT bundle EXCLUDE_FROM_ALL

@@ -2,6 +2,7 @@
 """The parts of bench/vs_pytorch.py that need no PyTorch: arguments, suites, contenders, ratios, the tables."""
 
 import contextlib
+import datetime
 import io
 import pathlib
 import sys
@@ -56,6 +57,8 @@ class Arguments(unittest.TestCase):
         self.assertEqual(vs_pytorch.arguments([]).image, (32, 32))
         self.assertEqual(vs_pytorch.arguments(["--image", "64x96"]).image, (64, 96))
         self.assertEqual(vs_pytorch.arguments(["--image", "64"]).image, (64, 64))
+        self.assertEqual(vs_pytorch.arguments(["--model", "inceptionv3"]).image, (75, 75))
+        self.assertEqual(vs_pytorch.arguments(["--model", "inceptionv3", "--image", "32"]).image, (32, 32))
 
     def test_what_cannot_work(self):
         self.assertIn("less than 1", refused("--rounds", "0"))
@@ -128,7 +131,8 @@ class Contenders(unittest.TestCase):
 
     def test_when_a_worker_applied_a_step(self):
         line = "2026-11-24T15:00:01.250 ringworker debug step applied: job=j0001 generation=1.2 applied=7\n"
-        self.assertEqual(contenders.APPLIED.findall(line), [("2026-11-24T15:00:01.250", "j0001", "7")])
+        moment = datetime.datetime(2026, 11, 24, 15, 0, 1, 250_000).timestamp()
+        self.assertEqual(contenders.applied(f"something else\n{line}"), [(moment, "j0001", 7)])
 
     def test_on_workers_each_together_and_alone_with_its_part(self):
         options = vs_pytorch.arguments(["--model", "mlp", "--workers", "2", "--cpus", "0-1", "--batch", "512",

@@ -52,7 +52,7 @@ class BundleTest(unittest.TestCase):
                 continue  # it was not built
             run(path, "--help", env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"})
         self.assertEqual({path.name for path in packed} - {path.name for path in programs},
-                         {"contenders.py", "pytorch_training.py", "torch_models.py"})
+                         {"contenders.py", "pytorch_training.py", "torch_layers.py", "torch_models.py"})
         done = subprocess.run(["python3", "-B", "-c", "import contenders, types; "
                                "contenders.Workers(types.SimpleNamespace(bin='bin'))"],
                               cwd=self.root / "bench", capture_output=True, text=True, check=False, timeout=60)
