@@ -112,7 +112,7 @@ class CancelCase {
       : random_(seed), links_(std::move(links)), generation_(generation) {
     const size_t buckets = Draw(1, 4);
     for (size_t i = 0; i < buckets; ++i) {
-      buckets_.push_back({blocks_.size(), Draw(1, 150)});
+      buckets_.push_back({blocks_.size(), Draw(1, 60)});
       blocks_.resize(blocks_.size() + buckets_.back().block_count, Block{0, 0, kBlockElements});
     }
     for (size_t rank = 0; rank < links_.size(); ++rank) members_.push_back(MakeMember());
