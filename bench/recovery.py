@@ -5,10 +5,11 @@ usage: bench/recovery.py [--mib M] [--rounds N]      the programs: RINGMASTER_BI
 
 One job, an mlp whose parameters and slots (Adam) take M MiB on each worker, two samples a shard. N rounds: one worker
 is killed with SIGKILL at a random moment of a step, and when the other three went on for two steps it is started again
-and joins. Printed are, over all rounds, of a kill (or, where a step was being applied just then, of the end of that):
-until all compute again, as the status has it, and how much longer than a usual step of three it took to the next
-applied step; of a join: how much longer than a usual step the longest one of a worker that stays was, and from the
-fence to the moment at which the joiner was in.
+and joins. Printed is a table for docs/performance.md, p50, p99 (of a hundred rounds and fewer the largest) and the
+largest: of a kill (or, where a step was being applied just then, of the end of that), until all compute again, as the
+status has it, and how much longer than a usual step of three it took to the next applied step; of a join, how much
+longer than a usual step the longest one of a worker that stays was, and from the fence to the moment at which the
+joiner was in.
 The memory of all workers together is about ten times M.
 """
 import argparse
@@ -125,6 +126,19 @@ def run(options):
     return kills, joins
 
 
+def table(mib, kills, joins):
+    """Lines of Markdown, ms."""
+    rows = [("killed: until all compute again", [one for one, _ in kills]),
+            ("killed: next step applied, beyond a usual one", [one for _, one in kills]),
+            ("joins: from the fence until it is in", [one for one, _ in joins]),
+            ("joins: longest step, beyond a usual one", [one for _, one in joins])]
+    lines = [f"| {mib} MiB of state, {len(kills)} rounds, ms | p50 | p99 | largest |", "|---|---|---|---|"]
+    for what, values in rows:
+        p50, p99 = statistics.median(values), step_times.quantile(values, .99)
+        lines.append(f"| {what} | {p50:.0f} | {p99:.0f} | {max(values):.0f} |")
+    return lines
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mib", type=int, default=1024)
@@ -134,12 +148,7 @@ def main():
     random.seed(options.seed)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # no worker is left behind
     kills, joins = run(options)
-    print(f"{'':44} {'median':>8} {'p99':>8}  ms")
-    for what, values in (("killed: until all compute again", [one for one, _ in kills]),
-                         ("killed: next step applied, beyond a usual one", [one for _, one in kills]),
-                         ("joins: from the fence until it is in", [one for one, _ in joins]),
-                         ("joins: longest step, beyond a usual one", [one for _, one in joins])):
-        print(f"{what:44} {statistics.median(values):8.0f} {step_times.quantile(values, .99):8.0f}")
+    print("\n".join(table(options.mib, kills, joins)))
     return 0
 
 

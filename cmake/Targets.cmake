@@ -35,7 +35,8 @@ endfunction()
 
 # ring_moves_frames(NAME ...): programs in which megabytes go round a ring. Their malloc is jemalloc: glibc's gives
 # the memory of each received frame back to the kernel and takes it anew, and page faults were half of
-# what a frame costs. Sanitizers have their own.
+# what a frame costs. mallopt and malloc_trim are glibc's and say nothing to it. Sanitizers have their own. Every
+# other program, ringmaster among them, has glibc's.
 function(ring_moves_frames)
   if(NOT RINGMASTER_SANITIZER)
     foreach(name IN LISTS ARGN)

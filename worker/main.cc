@@ -1,7 +1,6 @@
 // ringworker: flags -> Daemon, or `plan`, or `tune`, or `devices`, or `solo`. Signals are waited
 // for here and nowhere else.
 #include <fmt/format.h>
-#include <malloc.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
@@ -45,13 +44,6 @@ void WaitUntilReleased(std::chrono::milliseconds limit, const std::string& reaso
   }
 }
 
-// Large buffers are the system's again once a job ends. Left to itself, malloc would after the
-// first one keep what it frees for others up to 32 MiB.
-void ReturnFreedMemory() {
-  mallopt(M_MMAP_THRESHOLD, 4 << 20);
-  mallopt(M_TRIM_THRESHOLD, 8 << 20);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -79,7 +71,6 @@ int main(int argc, char** argv) {
   worker::ParsedFlags parsed = worker::ParseFlags(argc, argv);
   if (parsed.exit) return parsed.exit_code;
   BlockSignals();
-  ReturnFreedMemory();
   ring::PollQueuesApart();
   InitializeLog("ringworker");
   if (const Status armed = ArmFailpoints(std::getenv(kFailpointVariable)); !armed.ok()) {

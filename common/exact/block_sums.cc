@@ -4,7 +4,6 @@
 #include <array>
 
 #include "common/check.h"
-#include "common/exact/codec.h"
 
 namespace ringmaster::exact {
 namespace {
@@ -21,14 +20,15 @@ bool FitsNarrow(std::span<const int64_t> elements) {
 
 }  // namespace
 
-BlockSums::BlockSums(size_t blocks)
-    : low_(blocks * kBlockElements, ArenaStart::kAnything),
+BlockSums::BlockSums(size_t blocks, const Kernels& kernels)
+    : kernels_(&kernels),
+      low_(blocks * kBlockElements, ArenaStart::kAnything),
       upper_(blocks * kBlockElements, ArenaStart::kAnything),
       forms_(blocks) {}
 
 int BlockSums::NarrowWidth(size_t block, size_t count) const {
   if (forms_[block] != kUnknown) return (forms_[block] + 1) & ~1;
-  return exact::Width(std::span<const int32_t>(low(block), count));
+  return Width(*kernels_, std::span<const int32_t>(low(block), count));
 }
 
 void BlockSums::Read(size_t block, std::span<int64_t> out) const {
@@ -60,8 +60,8 @@ FlagKind BlockSums::QuantizeAdd(size_t block, std::span<const float> gradient, i
                                 float gradient_scale, uint32_t shards) {
   const int32_t* const addends = narrow(block);
   int bits = 0;
-  if (addends != nullptr && QuantizeAddNarrow(gradient, unit_exponent, gradient_scale, shards,
-                                              addends, low(block), &bits)) {
+  if (addends != nullptr && QuantizeAddNarrow(*kernels_, gradient, unit_exponent, gradient_scale,
+                                              shards, addends, low(block), &bits)) {
     forms_[block] = static_cast<Form>(bits);
     if (bits > kNarrowBits) [[unlikely]] {
       std::transform(low(block), low(block) + gradient.size(), upper(block),
@@ -74,19 +74,20 @@ FlagKind BlockSums::QuantizeAdd(size_t block, std::span<const float> gradient, i
   const std::span<int64_t> part(sums.data(), gradient.size());
   Read(block, part);
   const FlagKind kind =
-      exact::QuantizeAdd(gradient, unit_exponent, gradient_scale, shards, sums.data());
+      exact::QuantizeAdd(*kernels_, gradient, unit_exponent, gradient_scale, shards, sums.data());
   Write(block, part);
   return kind;
 }
 
 void BlockSums::Dequantize(size_t block, int unit_exponent, std::span<float> out) const {
   if (const int32_t* const elements = narrow(block); elements != nullptr) {
-    exact::Dequantize(std::span(elements, out.size()), unit_exponent, out.data());
+    exact::Dequantize(*kernels_, std::span(elements, out.size()), unit_exponent, out.data());
     return;
   }
   std::array<int64_t, kBlockElements> sums;
   Read(block, std::span(sums).first(out.size()));
-  exact::Dequantize(std::span<const int64_t>(sums.data(), out.size()), unit_exponent, out.data());
+  exact::Dequantize(*kernels_, std::span<const int64_t>(sums.data(), out.size()), unit_exponent,
+                    out.data());
 }
 
 void BlockSums::Clear(size_t first, size_t count) {

@@ -12,6 +12,7 @@
 
 #include "common/arena.h"
 #include "common/exact/block.h"
+#include "common/exact/kernels.h"
 #include "common/exact/quantize.h"
 
 namespace ringmaster::exact {
@@ -20,7 +21,7 @@ class BlockSums {
  public:
   BlockSums() = default;
   // All zero, 256 elements a block.
-  explicit BlockSums(size_t blocks);
+  explicit BlockSums(size_t blocks, const Kernels& kernels = BestKernels());
 
   [[nodiscard]] size_t blocks() const { return forms_.size(); }
 
@@ -67,6 +68,7 @@ class BlockSums {
     return upper_.span().data() + block * kBlockElements;
   }
 
+  const Kernels* kernels_ = nullptr;
   Arena<int32_t> low_;    // of narrow blocks the elements, of wide ones their lower halves
   Arena<int32_t> upper_;  // of wide blocks
   std::vector<Form> forms_;

@@ -161,22 +161,4 @@ void Unpack(const uint8_t* in, int width, std::span<int64_t> block) {
   Unpack(BestKernels(), in, width, block);
 }
 
-int UnpackSum(const uint8_t* in, int width, std::span<const int64_t> addends, int64_t* sums) {
-  return UnpackSum(BestKernels(), in, width, addends, sums);
-}
-
-int Width(std::span<const int32_t> block) { return Width(BestKernels(), block); }
-
-void Pack(std::span<const int32_t> block, int width, uint8_t* out) {
-  Pack(BestKernels(), block, width, out);
-}
-
-void Unpack(const uint8_t* in, int width, std::span<int32_t> block) {
-  Unpack(BestKernels(), in, width, block);
-}
-
-int UnpackSum(const uint8_t* in, int width, std::span<const int32_t> addends, int32_t* sums) {
-  return UnpackSum(BestKernels(), in, width, addends, sums);
-}
-
 }  // namespace ringmaster::exact

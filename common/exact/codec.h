@@ -2,7 +2,7 @@
 // bit streams of 16 lanes; lane l holds elements l, l + 16, ...; each lane is a little-endian
 // stream of 32-bit words and word w of all lanes lies together (64 bytes). A short block packs
 // ceil(n/16) rows. Widths over 32 pack the low 32 bits as whole words and then the upper part at
-// width - 32; int32 elements pack at up to 32.
+// width - 32.
 // Thread-safe (free functions); same bytes on every machine.
 #pragma once
 
@@ -17,7 +17,6 @@ namespace ringmaster::exact {
 // Smallest even number of bits, 0 to 64, that holds every element in two's complement; 0 only when
 // all are zero.
 [[nodiscard]] int Width(std::span<const int64_t> block);
-[[nodiscard]] int Width(std::span<const int32_t> block);
 
 // Whether a width read from the wire is one: even, 0 to 64. What follows takes valid widths only.
 [[nodiscard]] constexpr bool ValidWidth(int width) {
@@ -31,13 +30,7 @@ namespace ringmaster::exact {
 
 // Writes PackedBytes(width, block.size()) bytes to `out`.
 void Pack(std::span<const int64_t> block, int width, uint8_t* out);
-void Pack(std::span<const int32_t> block, int width, uint8_t* out);
 // Reads them again: block.size() elements. `in` may be unaligned; nothing past its end is read.
 void Unpack(const uint8_t* in, int width, std::span<int64_t> block);
-void Unpack(const uint8_t* in, int width, std::span<int32_t> block);
-// sums[i] = addends[i] + what was packed, modulo 2^64 or 2^32; `sums` may be the addends. Their
-// Width.
-int UnpackSum(const uint8_t* in, int width, std::span<const int64_t> addends, int64_t* sums);
-int UnpackSum(const uint8_t* in, int width, std::span<const int32_t> addends, int32_t* sums);
 
 }  // namespace ringmaster::exact

@@ -1,7 +1,8 @@
 // The inner loops of quantize and codec, one table for each instruction set; every table gives
-// identical bits. Internal to this folder and its tests: callers use quantize.h and codec.h.
-// Thread-safe (constant tables, free functions). Pack and unpack know whole blocks of 256 elements
-// and widths up to 32 only: codec.cc makes short and wide blocks of these.
+// identical bits. Sums and the ring are given a table and call the functions below; who wants the
+// best one uses quantize.h and codec.h. Thread-safe (constant tables, free functions). The tables'
+// pack and unpack know whole blocks of 256 elements and widths up to 32 only: codec.cc makes short
+// and wide blocks of these.
 #pragma once
 
 #include <cstddef>
@@ -53,13 +54,16 @@ struct Kernels {
 // The widest that this processor has.
 [[nodiscard]] const Kernels& BestKernels();
 
-// What the functions of codec.h and quantize.h do, with the kernels named.
+// What the functions of codec.h and quantize.h do, with the kernels named; int32 elements pack at
+// up to 32.
 [[nodiscard]] int Width(const Kernels& kernels, std::span<const int64_t> block);
 [[nodiscard]] int Width(const Kernels& kernels, std::span<const int32_t> block);
 void Pack(const Kernels& kernels, std::span<const int64_t> block, int width, uint8_t* out);
 void Pack(const Kernels& kernels, std::span<const int32_t> block, int width, uint8_t* out);
 void Unpack(const Kernels& kernels, const uint8_t* in, int width, std::span<int64_t> block);
 void Unpack(const Kernels& kernels, const uint8_t* in, int width, std::span<int32_t> block);
+// sums[i] = addends[i] + what was packed, modulo 2^64 or 2^32; `sums` may be the addends. Their
+// Width.
 int UnpackSum(const Kernels& kernels, const uint8_t* in, int width,
               std::span<const int64_t> addends, int64_t* sums);
 int UnpackSum(const Kernels& kernels, const uint8_t* in, int width,
@@ -67,6 +71,9 @@ int UnpackSum(const Kernels& kernels, const uint8_t* in, int width,
 [[nodiscard]] FlagKind QuantizeAdd(const Kernels& kernels, std::span<const float> gradient,
                                    int unit_exponent, float gradient_scale, uint32_t shards,
                                    int64_t* sums);
+// sums = addends + q on addends of at most 31 bits, where every |q| is less than 2^30: then none of
+// it can wrap, and `*bits` is how many bits the largest sum has now, at most 32. Else false, and
+// nothing changes.
 [[nodiscard]] bool QuantizeAddNarrow(const Kernels& kernels, std::span<const float> gradient,
                                      int unit_exponent, float gradient_scale, uint32_t shards,
                                      const int32_t* addends, int32_t* sums, int* bits);

@@ -82,12 +82,6 @@ bool QuantizeAddNarrow(const Kernels& kernels, std::span<const float> gradient, 
                                                   limit, addends, sums, bits);
 }
 
-bool QuantizeAddNarrow(std::span<const float> gradient, int unit_exponent, float gradient_scale,
-                       uint32_t shards, const int32_t* addends, int32_t* sums, int* bits) {
-  return QuantizeAddNarrow(BestKernels(), gradient, unit_exponent, gradient_scale, shards, addends,
-                           sums, bits);
-}
-
 FlagKind QuantizeAdd(std::span<const float> gradient, int unit_exponent, float gradient_scale,
                      uint32_t shards, int64_t* sums) {
   return QuantizeAdd(BestKernels(), gradient, unit_exponent, gradient_scale, shards, sums);
@@ -105,10 +99,6 @@ void Dequantize(const Kernels& kernels, std::span<const int32_t> q, int unit_exp
 }
 
 void Dequantize(std::span<const int64_t> q, int unit_exponent, float* out) {
-  Dequantize(BestKernels(), q, unit_exponent, out);
-}
-
-void Dequantize(std::span<const int32_t> q, int unit_exponent, float* out) {
   Dequantize(BestKernels(), q, unit_exponent, out);
 }
 

@@ -34,18 +34,10 @@ struct DecodedFlag {
 [[nodiscard]] FlagKind QuantizeAdd(std::span<const float> gradient, int unit_exponent,
                                    float gradient_scale, uint32_t shards, int64_t* sums);
 
-// sums = addends + q on addends of at most 31 bits, where every |q| is less than 2^30: then none of
-// it can wrap, and `*bits` is how many bits the largest sum has now, at most 32. Else false, and
-// nothing changes.
-[[nodiscard]] bool QuantizeAddNarrow(std::span<const float> gradient, int unit_exponent,
-                                     float gradient_scale, uint32_t shards, const int32_t* addends,
-                                     int32_t* sums, int* bits);
-
 // out[i] = float32(q[i]) * 2^unit_exponent for at most 256 elements: the integer is rounded to
 // float32 once, half to even; then the scaling by a power of two, exact since a unit is 2^-40 to
 // 2^119.
 void Dequantize(std::span<const int64_t> q, int unit_exponent, float* out);
-void Dequantize(std::span<const int32_t> q, int unit_exponent, float* out);
 
 // How integers add up everywhere: modulo 2^64.
 [[nodiscard]] inline int64_t WrappingAdd(int64_t a, int64_t b) {

@@ -7,27 +7,29 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/exact/kernels.h"
 
 namespace ringmaster {
 namespace {
 
 template <typename Integer>
 void Look(int width, size_t count, std::span<const uint8_t> bytes) {
+  const exact::Kernels& kernels = exact::BestKernels();
   const size_t packed = exact::PackedBytes(width, count);
   // Of exactly this size: whoever reads on is seen.
   const std::unique_ptr<uint8_t[]> in(new uint8_t[packed]());
   std::copy_n(bytes.begin(), std::min(bytes.size(), packed), in.get());
   std::vector<Integer> block(count), again(count), sums(count);
-  exact::Unpack(in.get(), width, block);
-  const int own = exact::Width(block);
+  exact::Unpack(kernels, in.get(), width, std::span(block));
+  const int own = exact::Width(kernels, block);
   RING_CHECK(exact::ValidWidth(own) && own <= std::max(width, 2),
              "no wider than what it came from");
   const std::unique_ptr<uint8_t[]> out(new uint8_t[exact::PackedBytes(own, count)]);
-  exact::Pack(block, own, out.get());
-  exact::Unpack(out.get(), own, again);
+  exact::Pack(kernels, block, own, out.get());
+  exact::Unpack(kernels, out.get(), own, std::span(again));
   RING_CHECK(again == block, "packed and unpacked");
   const std::vector<Integer> zeros(count);
-  RING_CHECK(exact::UnpackSum(in.get(), width, zeros, sums.data()) == own && sums == block,
+  RING_CHECK(exact::UnpackSum(kernels, in.get(), width, zeros, sums.data()) == own && sums == block,
              "a sum with nothing");
 }
 

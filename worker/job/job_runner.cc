@@ -1,6 +1,5 @@
 #include "worker/job/job_runner.h"
 
-#include <malloc.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
@@ -406,7 +405,6 @@ void JobRunner::Do(const DropJob& task) {
   dataset_.reset();
   data_->Drop(task.job, task.data_differs);
   init_.reset();
-  malloc_trim(0);  // threads that ended leave heaps behind
   spdlog::info("job dropped: job={}", task.job.value());
   options_.ended(task.job);
   if (const Status lost = backend_->lost(); !lost.ok()) options_.lost(lost);
@@ -420,7 +418,6 @@ void JobRunner::Do(const MeasureRing& task) {
   }
   BenchEnded ended{RunBench(surroundings_.port, options_.dialer, surroundings_.name,
                             surroundings_.incarnation, task.measure, stop)};
-  malloc_trim(0);
   post_(std::move(ended));
 }
 

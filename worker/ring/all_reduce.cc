@@ -79,7 +79,8 @@ Status AllReduce::AddExact(uint32_t bucket, std::span<const exact::Block> blocks
                            const OwnSums& own, const TotalSums& totals) {
   RING_CHECK(own.Hold(blocks.size()) && totals.Hold(blocks.size()), "256 elements a block");
   if (position_.size == 1) CopyBlocks(blocks, own, totals);
-  return Add(bucket, blocks.size(), std::make_unique<ExactSegments>(blocks, own, totals, &pool_));
+  return Add(bucket, blocks.size(),
+             std::make_unique<ExactSegments>(blocks, own, totals, *options_.kernels, &pool_));
 }
 
 Status AllReduce::AddFloat32(uint32_t bucket, std::span<const exact::Block> blocks,

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/exact/block_layout.h"
+#include "common/exact/kernels.h"
 #include "common/status.h"
 #include "worker/ring/link.h"
 #include "worker/ring/payload.h"
@@ -35,8 +36,9 @@ struct Context {
 };
 
 struct ReduceOptions {
-  size_t segment_elements = 1 << 17;                  // of one message; a multiple of 256
-  std::chrono::milliseconds progress_limit{600'000};  // without any frame: DEADLINE_EXCEEDED
+  size_t segment_elements = 1 << 17;                      // of one message; a multiple of 256
+  std::chrono::milliseconds progress_limit{600'000};      // without any frame: DEADLINE_EXCEEDED
+  const exact::Kernels* kernels = &exact::BestKernels();  // members may have different ones
 };
 
 // One member of the ring of one generation. `link` must outlive it; nullptr when size is 1.

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/exact/codec.h"
+#include "common/exact/kernels.h"
 
 namespace ringmaster::ring {
 namespace {
@@ -49,20 +50,23 @@ size_t ExactSegments::PayloadLimit(size_t blocks) {
 // Fills a buffer of the pool block by block, widths in front.
 class ExactSegments::Writer {
  public:
-  Writer(BufferPool* pool, size_t blocks)
-      : buffer_(pool->Acquire()), width_(buffer_.get()), end_(width_ + WidthBytes(blocks)) {
+  Writer(const exact::Kernels& kernels, BufferPool* pool, size_t blocks)
+      : kernels_(kernels),
+        buffer_(pool->Acquire()),
+        width_(buffer_.get()),
+        end_(width_ + WidthBytes(blocks)) {
     std::memset(width_, 0, WidthBytes(blocks));
   }
 
   // Of int64 or int32.
   template <typename T>
   void Append(std::span<const T> block) {
-    Append(block, exact::Width(block));
+    Append(block, exact::Width(kernels_, block));
   }
   template <typename T>
   void Append(std::span<const T> block, int width) {
     *width_++ = static_cast<uint8_t>(width);
-    exact::Pack(block, width, end_);
+    exact::Pack(kernels_, block, width, end_);
     end_ += exact::PackedBytes(width, block.size());
   }
 
@@ -72,13 +76,14 @@ class ExactSegments::Writer {
   }
 
  private:
+  const exact::Kernels& kernels_;
   std::shared_ptr<uint8_t> buffer_;
   uint8_t* width_;
   uint8_t* end_;
 };
 
 Payload ExactSegments::Pack(const Turn& turn) {
-  Writer writer(pool_, turn.block_count);
+  Writer writer(kernels_, pool_, turn.block_count);
   for (size_t block = turn.first_block; block < turn.first_block + turn.block_count; ++block) {
     const size_t count = blocks_[block].count;
     if (const int32_t* const narrow = own_.narrow(block); narrow != nullptr) {
@@ -124,7 +129,7 @@ Status ExactSegments::ReadWidths(const Turn& turn, PayloadReader* reader) {
 StatusOr<Payload> ExactSegments::Fold(const Turn& turn, const Payload& received, Totals totals) {
   PayloadReader reader(received);
   RING_RETURN_IF_ERROR(ReadWidths(turn, &reader));
-  Writer writer(pool_, turn.block_count);
+  Writer writer(kernels_, pool_, turn.block_count);
   for (size_t i = 0; i < turn.block_count; ++i) {
     const size_t block = turn.first_block + i;
     const size_t bytes = exact::PackedBytes(widths_[i], blocks_[block].count);
@@ -140,7 +145,7 @@ void ExactSegments::FoldBlock(size_t block, const uint8_t* packed, int width, To
   if (narrow != nullptr && width <= kNarrowWidth) {
     int32_t* const kept = totals == Totals::kKeep ? totals_.MakeNarrow(block) : nullptr;
     int32_t* const sums = kept != nullptr ? kept : narrow_.data();
-    const int summed = exact::UnpackSum(packed, width, std::span(narrow, count), sums);
+    const int summed = exact::UnpackSum(kernels_, packed, width, std::span(narrow, count), sums);
     writer->Append(std::span<const int32_t>(sums, count), summed);
     if (totals == Totals::kKeep && (kept == nullptr || summed > kNarrowWidth)) {
       std::copy_n(sums, count, wide_.begin());
@@ -148,8 +153,8 @@ void ExactSegments::FoldBlock(size_t block, const uint8_t* packed, int width, To
     }
     return;
   }
-  const int summed =
-      exact::UnpackSum(packed, width, own_.Read(block, count, addends_.data()), wide_.data());
+  const int summed = exact::UnpackSum(kernels_, packed, width,
+                                      own_.Read(block, count, addends_.data()), wide_.data());
   writer->Append(std::span<const int64_t>(wide_.data(), count), summed);
   if (totals == Totals::kKeep) totals_.Write(block, std::span(wide_).first(count));
 }
@@ -171,9 +176,9 @@ Status ExactSegments::Keep(const Turn& turn, const Payload& received) {
     const uint8_t* const packed = reader.Take(exact::PackedBytes(widths_[i], count), side_.data());
     int32_t* const narrow = widths_[i] <= kNarrowWidth ? totals_.MakeNarrow(block) : nullptr;
     if (narrow != nullptr) {
-      exact::Unpack(packed, widths_[i], std::span(narrow, count));
+      exact::Unpack(kernels_, packed, widths_[i], std::span(narrow, count));
     } else {
-      exact::Unpack(packed, widths_[i], std::span(wide_).first(count));
+      exact::Unpack(kernels_, packed, widths_[i], std::span(wide_).first(count));
       totals_.Write(block, std::span(wide_).first(count));
     }
   }

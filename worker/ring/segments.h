@@ -9,6 +9,7 @@
 
 #include "common/exact/block_layout.h"
 #include "common/exact/block_sums.h"
+#include "common/exact/kernels.h"
 #include "common/status.h"
 #include "worker/ring/payload.h"
 #include "worker/ring/schedule.h"
@@ -86,8 +87,8 @@ class ExactSegments : public Segments {
   // Sums as of AllReduce::AddExact; all outlive it. Buffers of `pool` hold PayloadLimit(blocks of a
   // segment).
   ExactSegments(std::span<const exact::Block> blocks, OwnSums own, TotalSums totals,
-                BufferPool* pool)
-      : blocks_(blocks), own_(own), totals_(totals), pool_(pool) {}
+                const exact::Kernels& kernels, BufferPool* pool)
+      : blocks_(blocks), own_(own), totals_(totals), kernels_(kernels), pool_(pool) {}
 
   // Bytes of the largest payload that `blocks` blocks can have.
   [[nodiscard]] static size_t PayloadLimit(size_t blocks);
@@ -114,6 +115,7 @@ class ExactSegments : public Segments {
   const std::span<const exact::Block> blocks_;
   const OwnSums own_;
   const TotalSums totals_;
+  const exact::Kernels& kernels_;
   BufferPool* const pool_;
   std::vector<uint8_t> widths_;  // of the received segment in work
   // A received block that lies in pieces; sums of a block, or what is added to them.

@@ -1,5 +1,7 @@
 // A random job of a few steps whose gradients are made of every kind of trouble, run by a ring of
-// members and by a plain loop over its shards. Used over the memory link and over gRPC.
+// members and by a plain loop over its shards. Used over the memory link and over gRPC. A member
+// does what a worker does in a step: several shards into one sum, all buckets in one round, in an
+// order of its own, and the record beside the last of them.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +9,7 @@
 #include <vector>
 
 #include "common/exact/block_layout.h"
+#include "common/exact/kernels.h"
 #include "common/exact/record.h"
 #include "common/status.h"
 #include "worker/ring/link.h"
@@ -19,6 +22,13 @@ inline constexpr size_t kStatistics = 300;
 [[nodiscard]] inline exact::RecordShape RecordShapeOf(uint32_t shards) {
   return {.shards = shards, .counts = {false, true}, .statistics = kStatistics};
 }
+
+// In which form members have the integers of their gradients.
+enum class SumsForm : uint8_t {
+  kBlocks,    // a BlockSums, as a host has them
+  kIntegers,  // int64
+  kInPlace,   // int64, and the totals come where they are: as with a device
+};
 
 // What one step gave: equal on every member, whoever computed what.
 struct StepResult {
@@ -35,6 +45,8 @@ struct ReductionCase {
   uint32_t members = 1;
   uint32_t shards = 1;
   std::vector<uint32_t> owner;  // of each shard: a rank; some ranks may own none
+  SumsForm form = SumsForm::kBlocks;
+  std::vector<const exact::Kernels*> kernels;  // of each member
   exact::BlockLayout layout;
   size_t bucket_elements = 0;
   size_t segment_elements = 0;
@@ -43,8 +55,12 @@ struct ReductionCase {
   // [step][shard]: the whole arena, padding zero.
   std::vector<std::vector<std::vector<float>>> gradients;
 
-  // Everything is a function of `seed`; `members` 0 draws 1 to 8.
+  // Everything is a function of `seed` and, of the kernels, of the processor; `members` 0 draws 1
+  // to 8. Tensors are small; segments, too, or as a worker has them.
   static ReductionCase Make(uint64_t seed, uint32_t members = 0);
+  // Two to four members whose chunks of one tensor are several segments as a worker cuts them. By
+  // seed % 3: of 128 blocks; a quarter of the chunk; of 2^17 elements.
+  static ReductionCase MakeLarge(uint64_t seed);
   [[nodiscard]] std::string Describe() const;
 
   // Runs every member on a thread of its own; links[rank] is nullptr in a ring of one. The results
@@ -54,7 +70,7 @@ struct ReductionCase {
   // The steps as one process computes them, shard by shard, with quantization of its own.
   [[nodiscard]] std::vector<StepResult> Reference() const;
   // An error names the first difference between members and reference, or the first element that
-  // is further from the true sum than V u / 2 + 1/2 ulp.
+  // is further from the true sum than V u / 2 + 1/2 ulp (of a large case, of some elements).
   [[nodiscard]] Status Check(const std::vector<std::vector<StepResult>>& results) const;
 
  private:

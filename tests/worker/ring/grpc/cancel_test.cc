@@ -1,7 +1,12 @@
+// A link that is cancelled while two to four members do what steps do: several buckets in one
+// round, sums of int32 and int64, a record beside the last.
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <deque>
+#include <fstream>
 #include <future>
 #include <limits>
 #include <memory>
@@ -11,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/exact/block_sums.h"
 #include "common/mutex.h"
 #include "tests/support/forwarding_link.h"
 #include "tests/worker/ring/grpc/peer_process.h"
@@ -28,6 +34,15 @@ using std::chrono::steady_clock;
 
 steady_clock::time_point InAMinute() { return steady_clock::now() + seconds(60); }
 
+// How long a thread of this process was ready to run, so far, and had no processor: other programs
+// had them. Zero where the kernel does not say.
+steady_clock::duration WaitedForProcessor(pid_t thread) {
+  std::ifstream file(fmt::format("/proc/self/task/{}/schedstat", thread));
+  int64_t ran = 0, waited = 0;
+  file >> ran >> waited;
+  return std::chrono::nanoseconds(waited);
+}
+
 // A link that is cancelled when its member has sent and received so many frames: in place, or by
 // another thread while its own goes on.
 class TripLink : public ForwardingLink {
@@ -44,60 +59,70 @@ class TripLink : public ForwardingLink {
     Count();
     return ForwardingLink::Receive(deadline);
   }
-  // After the other thread, if there was one.
-  [[nodiscard]] steady_clock::time_point cancelled() {
+  // What of the time from the Cancel until its member's thread returned, now, was not a wait for a
+  // processor of that thread or of the one that called Cancel. On the member's thread.
+  [[nodiscard]] steady_clock::duration TimeSinceCancel() {
+    const auto now = steady_clock::now();
+    const auto waited = WaitedForProcessor(member_);
     if (other_.joinable()) other_.join();
-    return cancelled_;
+    return now - cancelled_ - (waited - waited_before_) - other_waited_;
   }
 
  private:
   void Count() {
     if (left_-- != 0) return;
+    member_ = gettid();
     if (by_ == By::kOwnThread) {
       Trip();
     } else {
-      other_ = std::jthread([this]() { Trip(); });
+      other_ = std::jthread([this]() {
+        Trip();
+        other_waited_ = WaitedForProcessor(gettid()) - other_waited_;
+      });
     }
   }
   void Trip() {
+    waited_before_ = WaitedForProcessor(member_);
+    if (by_ == By::kOtherThread) other_waited_ = WaitedForProcessor(gettid());
     cancelled_ = steady_clock::now();
     Cancel(absl::CancelledError("fenced"));
   }
 
   uint64_t left_;
   const By by_;
+  pid_t member_ = 0;
   steady_clock::time_point cancelled_;
+  steady_clock::duration waited_before_{}, other_waited_{};
   std::jthread other_;
 };
 
 // What one member had and got.
 struct Member {
   std::unique_ptr<AllReduce> all_reduce;
-  std::vector<int64_t> own;
-  std::vector<int64_t> before;  // a copy of `own`
+  exact::BlockSums own, totals;
+  std::vector<int64_t> before;  // what `own` holds
+  std::vector<int64_t> record, record_total;
   Status status;
-  steady_clock::time_point returned;
 };
 
-// A ring that reduces one bucket after the other until one of its members cancels.
+// A ring that reduces one round after the other until one of its members cancels.
 class CancelCase {
  public:
   CancelCase(uint64_t seed, std::vector<Link*> links, GenerationId generation)
       : random_(seed), links_(std::move(links)), generation_(generation) {
-    blocks_.assign(Draw(1, 150), Block{0, 0, kBlockElements});
-    for (size_t rank = 0; rank < links_.size(); ++rank) {
-      Member member;
-      member.own.resize(blocks_.size() * kBlockElements);
-      for (int64_t& value : member.own) value = static_cast<int64_t>(random_()) >> (random_() % 60);
-      member.before = member.own;
-      members_.push_back(std::move(member));
+    const size_t buckets = Draw(1, 4);
+    for (size_t i = 0; i < buckets; ++i) {
+      buckets_.push_back({blocks_.size(), Draw(1, 60)});
+      blocks_.resize(blocks_.size() + buckets_.back().block_count, Block{0, 0, kBlockElements});
     }
+    for (size_t rank = 0; rank < links_.size(); ++rank) members_.push_back(MakeMember());
   }
 
   void Run() {
     const size_t victim = Draw(0, links_.size() - 1);
     const auto by = Draw(0, 1) == 0 ? TripLink::By::kOwnThread : TripLink::By::kOtherThread;
     const ReduceOptions options{.segment_elements = kBlockElements * Draw(1, 20)};
+    victim_ = victim;
     TripLink trip(links_[victim], Draw(0, 200), by);
     for (uint32_t rank = 0; rank < links_.size(); ++rank) {
       Link* const link = rank == victim ? &trip : links_[rank];
@@ -106,17 +131,22 @@ class CancelCase {
     }
     {
       std::vector<std::jthread> threads;
-      for (Member& member : members_) threads.emplace_back([&]() { Reduce(&member); });
+      for (size_t rank = 0; rank < members_.size(); ++rank) {
+        threads.emplace_back([this, &trip, rank]() {
+          Reduce(&members_[rank]);
+          if (rank == victim_) latency_ = trip.TimeSinceCancel();
+        });
+      }
     }
-    latency_ = members_[victim].returned - trip.cancelled();
-    victim_ = victim;
   }
 
   // What is wrong with how it ended; empty when nothing is.
   [[nodiscard]] std::string Wrong() const {
     for (size_t rank = 0; rank < members_.size(); ++rank) {
       const Member& member = members_[rank];
-      if (member.own != member.before) return fmt::format("contribution of {} changed", rank);
+      if (Read(member.own) != member.before) {
+        return fmt::format("contribution of {} changed", rank);
+      }
       // Nobody is lost: whoever is not the one that cancelled learns that a neighbour left.
       const auto expected =
           rank == victim_ ? absl::StatusCode::kCancelled : absl::StatusCode::kAborted;
@@ -137,29 +167,64 @@ class CancelCase {
   // Keeps the buffers alone.
   void Forget() {
     for (Member& member : members_) {
-      member.own = {};
-      member.before = {};
+      Member kept;
+      kept.all_reduce = std::move(member.all_reduce);
+      member = std::move(kept);
     }
   }
 
  private:
-  void Reduce(Member* member) {
-    Context context{.job = JobHash("job-1"), .generation = generation_};
-    std::vector<int64_t> totals(member->own.size());
-    while (member->status.ok()) {
-      member->status = member->all_reduce->Exact(context, blocks_, member->own, totals);
-      ++context.bucket;
+  // Of blocks of 1 to 60 bits.
+  Member MakeMember() {
+    Member member{.own = exact::BlockSums(blocks_.size()),
+                  .totals = exact::BlockSums(blocks_.size())};
+    member.before.resize(blocks_.size() * kBlockElements);
+    for (size_t b = 0; b < blocks_.size(); ++b) {
+      const auto part = std::span(member.before).subspan(b * kBlockElements, kBlockElements);
+      const auto shift = Draw(4, 63);
+      for (int64_t& value : part) value = static_cast<int64_t>(random_()) >> shift;
+      member.own.Write(b, part);
     }
-    member->returned = steady_clock::now();
+    member.record.assign(kRecord.size() * kBlockElements, static_cast<int64_t>(random_()));
+    member.record_total.resize(member.record.size());
+    return member;
+  }
+  [[nodiscard]] std::vector<int64_t> Read(const exact::BlockSums& sums) const {
+    std::vector<int64_t> read(blocks_.size() * kBlockElements);
+    for (size_t b = 0; b < blocks_.size(); ++b) {
+      sums.Read(b, std::span(read).subspan(b * kBlockElements, kBlockElements));
+    }
+    return read;
+  }
+  void Reduce(Member* member) {
+    for (uint64_t step = 0; member->status.ok(); ++step) member->status = Round(step, member);
+  }
+  Status Round(uint64_t step, Member* member) {
+    AllReduce& reduce = *member->all_reduce;
+    reduce.Begin({.job = JobHash("job-1"), .generation = generation_, .step = step});
+    uint32_t index = 0;
+    for (const exact::Bucket& bucket : buckets_) {
+      RING_RETURN_IF_ERROR(reduce.AddExact(
+          index++, std::span(blocks_).subspan(bucket.first_block, bucket.block_count),
+          {&member->own, bucket.first_block}, {&member->totals, bucket.first_block}));
+      reduce.Nudge();  // as if the next one were there
+      RING_RETURN_IF_ERROR(reduce.Work(AllReduce::Until::kNews));
+    }
+    RING_RETURN_IF_ERROR(reduce.AddExact(index, kRecord, std::span<const int64_t>(member->record),
+                                         std::span(member->record_total)));
+    return reduce.Work(AllReduce::Until::kIdle);
   }
   size_t Draw(size_t least, size_t most) {
     return std::uniform_int_distribution<size_t>(least, most)(random_);
   }
 
+  inline static const std::vector<Block> kRecord{3, Block{0, 0, kBlockElements}};
+
   std::mt19937_64 random_;
   const std::vector<Link*> links_;
   const GenerationId generation_;
   std::vector<Block> blocks_;
+  std::vector<exact::Bucket> buckets_;
   std::vector<Member> members_;
   size_t victim_ = 0;
   steady_clock::duration latency_{};
@@ -185,8 +250,8 @@ bool Eventually(Done done) {
 }
 
 // So many rings of 2 to 4 members, each cancelled at a random frame: every member returns and keeps
-// its contribution, and the one that was cancelled is back within 50 ms, but for a few in a hundred
-// where other programs have the processors.
+// its contribution, and the one that was cancelled is back within 50 ms, waits for a processor not
+// counted: beside other programs those alone can take longer.
 void CancelRings(uint64_t count) {
   // A machine under load may take long to deliver a goodbye; nobody waits for it here.
   PortRing ring(4, {.cancel_limit = seconds(60)});
@@ -217,9 +282,10 @@ void CancelRings(uint64_t count) {
       ends.push_back(steady_clock::now() - ending);
     }
   }
-  const auto late = std::count_if(latencies.begin(), latencies.end(),
-                                  [](auto latency) { return latency > milliseconds(50); });
-  CHECK(late <= static_cast<int64_t>(count / 33));
+  std::ranges::sort(latencies);
+  CHECK(latencies.back() <= milliseconds(50));
+  // Half of them at once: no timer is in between.
+  CHECK(latencies[count / 2] <= milliseconds(5));
   Print("Cancel until the all-reduce returns", latencies);
   Print("end of a cancelled link", ends);
   Print("connecting the next one", joins);

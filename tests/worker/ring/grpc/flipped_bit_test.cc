@@ -1,5 +1,7 @@
-// One bit that changes on the wire, anywhere: an error that says what, or no effect; never a wrong
-// sum, never a wait without an end.
+// One bit that changes on the wire, anywhere, while two members do what a step does: all buckets in
+// one round, sums of int32 and int64, a record beside the last. An error that says what, or no
+// effect; never a wrong sum, not even in a bucket that finished before the error; never a wait
+// without an end.
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -10,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/exact/block_sums.h"
 #include "tests/worker/ring/grpc/flipping_proxy.h"
 #include "tests/worker/ring/grpc/port_ring.h"
 #include "worker/ring/all_reduce.h"
@@ -22,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kFlipBlocks = 48;
 constexpr uint32_t kFlipBuckets = 3;
+constexpr size_t kRecordBlocks = 2;
 // A frame that lost its length waits for bytes that nobody sends, until this is over.
 constexpr seconds kFlipPatience{2};
 
@@ -53,35 +57,87 @@ class FlipCase {
   }
 
  private:
+  // Of a bucket, or behind the last one of the record. Every fifth block is of int64.
   [[nodiscard]] static std::vector<int64_t> Own(uint32_t rank, uint32_t bucket) {
     std::mt19937_64 random(rank * 100 + bucket);
-    std::vector<int64_t> own(kFlipBlocks * exact::kBlockElements);
-    for (int64_t& value : own) value = static_cast<int64_t>(random()) >> 44;
+    const size_t blocks = bucket < kFlipBuckets ? kFlipBlocks : kRecordBlocks;
+    std::vector<int64_t> own(blocks * exact::kBlockElements);
+    for (size_t i = 0; i < own.size(); ++i) {
+      own[i] = static_cast<int64_t>(random()) >> (i / exact::kBlockElements % 5 == 0 ? 20 : 44);
+    }
     return own;
   }
+  [[nodiscard]] static std::vector<int64_t> Read(const exact::BlockSums& sums, uint32_t bucket) {
+    std::vector<int64_t> read(kFlipBlocks * exact::kBlockElements);
+    for (size_t b = 0; b < kFlipBlocks; ++b) {
+      sums.Read(bucket * kFlipBlocks + b,
+                std::span(read).subspan(b * exact::kBlockElements, exact::kBlockElements));
+    }
+    return read;
+  }
+
+  // One member's.
+  struct Sums {
+    exact::BlockSums own{kFlipBuckets * kFlipBlocks}, totals{kFlipBuckets * kFlipBlocks};
+    std::vector<int64_t> record, record_total;
+
+    explicit Sums(uint32_t rank) : record(Own(rank, kFlipBuckets)), record_total(record.size()) {
+      for (uint32_t bucket = 0; bucket < kFlipBuckets; ++bucket) {
+        const std::vector<int64_t> numbers = Own(rank, bucket);
+        for (size_t b = 0; b < kFlipBlocks; ++b) {
+          own.Write(bucket * kFlipBlocks + b,
+                    std::span(numbers).subspan(b * exact::kBlockElements, exact::kBlockElements));
+        }
+      }
+    }
+    [[nodiscard]] std::vector<int64_t> Contribution(uint32_t bucket) const {
+      return bucket < kFlipBuckets ? Read(own, bucket) : record;
+    }
+    [[nodiscard]] std::vector<int64_t> Totals(uint32_t bucket) const {
+      return bucket < kFlipBuckets ? Read(totals, bucket) : record_total;
+    }
+  };
 
   Status Reduce(uint32_t rank, std::string* wrong) {
     LinkOptions options = ring_->OptionsOf({0, 1}, rank, generation_);
     if (rank == 0) options.successor_address = address_;
     RING_ASSIGN_OR_RETURN(const auto link,
                           ring_->port(rank)->Connect(options, Clock::now() + kFlipPatience));
+    Sums sums(rank);
     AllReduce reduce(
         link.get(), {rank, 2},
         {.segment_elements = 4 * exact::kBlockElements, .progress_limit = kFlipPatience});
-    const std::vector<exact::Block> blocks(kFlipBlocks, {0, 0, exact::kBlockElements});
-    for (uint32_t bucket = 0; bucket < kFlipBuckets; ++bucket) {
-      const std::vector<int64_t> own = Own(rank, bucket), other = Own(1 - rank, bucket);
-      std::vector<int64_t> mine = own, totals(own.size());
-      const Context context{.job = JobHash("job-1"), .generation = generation_, .bucket = bucket};
-      const Status status = reduce.Exact(context, blocks, mine, totals);
-      if (mine != own) *wrong = fmt::format("bucket {}: the contribution changed", bucket);
-      RING_RETURN_IF_ERROR(status);
-      for (size_t i = 0; i < own.size(); ++i) {
-        if (totals[i] == own[i] + other[i]) continue;
-        *wrong = fmt::format("bucket {}: a wrong sum at element {}", bucket, i);
+    const Status status = ReduceRound(&reduce, &sums);
+    for (uint32_t bucket = 0; bucket <= kFlipBuckets; ++bucket) {
+      if (sums.Contribution(bucket) != Own(rank, bucket)) {
+        *wrong = fmt::format("bucket {}: the contribution changed", bucket);
       }
     }
-    return absl::OkStatus();
+    const std::vector<uint32_t> finished = reduce.TakeFinished();
+    for (const uint32_t bucket : finished) {
+      std::vector<int64_t> expected = Own(0, bucket);
+      const std::vector<int64_t> other = Own(1, bucket);
+      for (size_t i = 0; i < other.size(); ++i) expected[i] += other[i];
+      if (sums.Totals(bucket) != expected) *wrong = fmt::format("bucket {}: a wrong sum", bucket);
+    }
+    if (status.ok() && finished.size() != kFlipBuckets + 1) *wrong = "not every bucket finished";
+    return status;
+  }
+
+  Status ReduceRound(AllReduce* reduce, Sums* sums) {
+    const std::vector<exact::Block> blocks(kFlipBlocks, {0, 0, exact::kBlockElements});
+    const std::vector<exact::Block> of_record(kRecordBlocks, {0, 0, exact::kBlockElements});
+    reduce->Begin({.job = JobHash("job-1"), .generation = generation_});
+    for (uint32_t bucket = 0; bucket < kFlipBuckets; ++bucket) {
+      RING_RETURN_IF_ERROR(reduce->AddExact(bucket, blocks, {&sums->own, bucket * kFlipBlocks},
+                                            {&sums->totals, bucket * kFlipBlocks}));
+      reduce->Nudge();  // as if the next one were there
+      RING_RETURN_IF_ERROR(reduce->Work(AllReduce::Until::kNews));
+    }
+    RING_RETURN_IF_ERROR(reduce->AddExact(kFlipBuckets, of_record,
+                                          std::span<const int64_t>(sums->record),
+                                          std::span(sums->record_total)));
+    return reduce->Work(AllReduce::Until::kIdle);
   }
 
   PortRing* const ring_;
