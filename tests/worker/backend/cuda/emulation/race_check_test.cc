@@ -268,7 +268,7 @@ TEST_CASE("Race check: what a thread reads behind the end of a buffer") {
   };
   REQUIRE(cuda::Enqueue(Planted<decltype(body)>, 1, dim3(kThreads), nullptr, body, memory.data()) ==
           cudaSuccess);
-  CHECK(races.lines().size() == 1);
+  CHECK_FALSE(races.lines().empty());
 }
 
 }  // namespace ringmaster::testing
