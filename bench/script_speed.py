@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A script of the user's in two processes, beside its own model in DistributedDataParallel over gloo.
 
-usage: bench/script_speed.py [--script gpt|resnet] [--rounds N] [--steps N] [--shards V] [--exact-sum]
+usage: bench/script_speed.py [--script gpt|resnet] [--rounds N] [--steps N] [--shards V] [--exact-sum] [--device cuda]
                              the programs: RINGMASTER_BIN, or build/release/bin
 
 Both train what examples/python/SCRIPT.py makes of its arguments, with batch and optimizer as they stand there; what is
@@ -9,7 +9,8 @@ in front of its attach is run for DDP as it is. Rounds of N steps, in turn: DDP'
 two cores, as a host has it, and a job on two workers of one core, which have a ring between them; whoever's turn it is
 not stands still. The first quarter of each round does not count. Printed: the median step of each in ms over all
 rounds, and the ratios; one shard for each process unless --shards says otherwise, as DDP has one piece of the batch
-for each. --exact-sum: DDP with ringmaster.torch.ddp_hook, too.
+for each. --exact-sum: DDP with ringmaster.torch.ddp_hook, too. --device cuda: DDP alone, over NCCL on two GPUs, with
+the hook and without it; the interpreter that runs this has a PyTorch for them.
 """
 import argparse
 import contextlib
@@ -24,7 +25,6 @@ import time
 import types
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PYTHON = "/usr/bin/python3"
 ARGUMENTS = {  # 10.7 million parameters; 1.2 million
     "gpt": ["--layers=6", "--heads=6", "--width=384", "--context=128", "--batch=8"],
     "resnet": ["--width=64", "--batch=32", "--pictures=640"],
@@ -57,11 +57,14 @@ def batches_of(names, rank):
         yield from torch.utils.data.DataLoader(names["train"], batch_size=half, shuffle=True, drop_last=True)
 
 
-def train_by_orders(script, rank, store, exact_sum):
+def train_by_orders(script, rank, store, exact_sum, on_gpu):
     """Trains so many steps as each line of stdin says, and prints the seconds of each step as JSON."""
     import torch
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    device = torch.device("cuda", rank) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(device)
+    torch.distributed.init_process_group("nccl" if on_gpu else "gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     if exact_sum:
         sys.path.insert(0, str(ROOT / "python"))
         from ringmaster.torch import ddp
@@ -69,7 +72,7 @@ def train_by_orders(script, rank, store, exact_sum):
     distributed = torch.nn.parallel.DistributedDataParallel
     masks = [name for name, buffer in names["model"].named_buffers() if buffer.dtype == torch.bool]
     distributed._set_params_and_buffers_to_ignore_for_model(names["model"], masks)  # gloo has no bool
-    model = distributed(names["model"], gradient_as_bucket_view=True)
+    model = distributed(names["model"].to(device), gradient_as_bucket_view=True)
     if exact_sum:
         model.register_comm_hook(ddp.ExactSum(model), ddp.ddp_hook)
     optimizer, batches = names["optimizer"], batches_of(names, rank)
@@ -78,13 +81,16 @@ def train_by_orders(script, rank, store, exact_sum):
         seconds = []
         for _ in range(int(line)):
             begin = time.monotonic()
-            x, y = next(batches)
-            loss = model(x, y) if script == "gpt" else torch.nn.functional.cross_entropy(model(x), y)
+            x, y = (each.to(device) for each in next(batches))
+            with device if on_gpu else contextlib.nullcontext():  # of tensors that the script makes in its forward
+                loss = model(x, y) if script == "gpt" else torch.nn.functional.cross_entropy(model(x), y)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             if script == "gpt":
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
+            if on_gpu:
+                torch.cuda.synchronize()
             seconds.append(time.monotonic() - begin)
         print(json.dumps(seconds), flush=True)
 
@@ -92,9 +98,10 @@ def train_by_orders(script, rank, store, exact_sum):
 class Ddp:
     """Its two processes."""
 
-    def __init__(self, script, folder, exact_sum=False):
-        self.name = "DDP + exact sum" if exact_sum else "DDP + gloo"
-        command = [PYTHON, __file__, "--script", script, "--store", str(folder / self.name), *["--exact-sum"] * exact_sum]
+    def __init__(self, options, folder, exact_sum=False):
+        self.name = "DDP + exact sum" if exact_sum else "DDP + nccl" if options.device == "cuda" else "DDP + gloo"
+        command = [sys.executable, __file__, "--script", options.script, "--device", options.device,
+                   "--store", str(folder / self.name), *["--exact-sum"] * exact_sum]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self.processes = [subprocess.Popen([*command, "--rank", str(rank)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                            text=True, env=environment) for rank in range(2)]
@@ -161,9 +168,11 @@ class Ours:
 def compare(options):
     with tempfile.TemporaryDirectory(prefix="ringmaster-bench-") as name, contextlib.ExitStack() as ends:
         folder, failed = pathlib.Path(name), True
-        makers = [lambda: Ddp(options.script, folder), lambda: Ours(options, 1, folder), lambda: Ours(options, 2, folder)]
-        if options.exact_sum:
-            makers.append(lambda: Ddp(options.script, folder, True))
+        makers = [lambda: Ddp(options, folder)]
+        if options.device == "cpu":
+            makers += [lambda: Ours(options, 1, folder), lambda: Ours(options, 2, folder)]
+        if options.exact_sum or options.device == "cuda":
+            makers.append(lambda: Ddp(options, folder, True))
         contenders = []
         for make in makers:
             contenders.append(make())
@@ -187,11 +196,12 @@ def main():
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--shards", type=int, default=2)
     parser.add_argument("--exact-sum", action="store_true")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--store", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank is not None:
-        train_by_orders(options.script, options.rank, options.store, options.exact_sum)
+        train_by_orders(options.script, options.rank, options.store, options.exact_sum, options.device == "cuda")
     else:
         compare(options)
     return 0

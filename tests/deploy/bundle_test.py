@@ -111,6 +111,15 @@ class BundleTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertRegex(done.stdout, "\nDIFFERENT: [234] results\n$")
 
+    def test_two_classes_in_one_job_end_with_the_same_bytes(self):
+        done = self.same_bits("--beside", "cpu,2")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, "\n1 worker and 1 of another class +([0-9a-f]{64})\n2 and 2, one of each killed +\\1\n"
+                                      "1 and 1, which is killed and comes back +\\1\nequal: \\1\n$")
+        done = self.same_bits("--beside", "cpu")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("the workers are of one class", done.stderr)
+
     def test_gpu_check_without_a_gpu_says_so(self):
         if pathlib.Path("/proc/driver/nvidia/version").exists():
             self.skipTest("there is an NVIDIA driver")

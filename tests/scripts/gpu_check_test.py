@@ -18,7 +18,7 @@ import vs_pytorch  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LONGEST_STAGE = 480
-LIBRARIES = ("libcublasLt.so.13", "libcudnn.so.9")
+LIBRARIES = ("libcublasLt.so.13", "libcudnn.so.9", "libnvrtc.so.13")
 # Each call is a line of `calls`; a file that is named like the program, with .fails, has the check fail.
 FAKE = """#!/usr/bin/env bash
 echo "$(basename "$0") $*" >>"$CALLS"
@@ -50,7 +50,8 @@ class Host:
         for name in PROGRAMS:
             self.program(name, FAKE)
         self.program("bin/ringctl", FAKE_RINGCTL)
-        self.program("tools/nvidia-smi", "#!/usr/bin/env bash\necho 'a GPU, 1.0, 80 MiB'\n")
+        self.program("tools/nvidia-smi", "#!/usr/bin/env bash\nprintf '%s\\n' 'a GPU, 1.0, 80 MiB'{,,,}\n")
+        self.program("tools/ldconfig", "#!/usr/bin/env bash\n")  # the loader knows no library
         self.program("tools/python", "#!/usr/bin/env bash\nexit 1\n")  # it has no PyTorch
         for name in LIBRARIES:
             (self.folder / "lib" / name).touch()
@@ -235,6 +236,31 @@ class OnAHost(unittest.TestCase):
         self.assertEqual({line for _, _, line in self.host.results()},
                          {"images/s median 1,000", "| float32 | 1 |;| mixed_bfloat16 | 2 |"})
 
+    def test_several_gpus_are_measured_where_there_are_four(self):
+        self.host.program("bench/train", FAKE.replace("$*", "$* ${LD_LIBRARY_PATH%%:*}"))
+        status, said, errors = self.host.run("--stage", "gpus")
+        self.assertEqual((status, errors), (0, ""), said)
+        *others, without = [call for call in self.host.calls() if call.startswith("train ")]
+        self.assertTrue(without.endswith(f" --shards 2 --cores 2 {self.host.folder}/logs/no-nccl"), without)
+        self.assertTrue((self.host.folder / "logs/no-nccl/libnccl.so.2").exists())
+        self.assertEqual({call.split()[-1] for call in others}, {f"{self.host.folder}/lib"})
+        self.host.program("tools/nvidia-smi", "#!/usr/bin/env bash\necho 'a GPU, 1.0, 80 MiB'\n")
+        status, said, _ = self.host.run("--stage", "gpus")
+        self.assertEqual((status, self.host.calls()), (0, []))
+        self.assertRegex(said, r"\nbench/train vgg 1024 on 4 GPUs +not run +-  there are fewer than four GPUs\n")
+
+    def test_a_step_has_one_number_of_shards(self):
+        self.host.run("--stage", "forms", "--stage", "zoo")
+        calls = self.host.calls()
+        self.assertEqual({call.count(" --shards ") for call in calls}, {1})
+        self.assertEqual(len([call for call in calls if " --shards 8 " in call]), 4)
+
+    def test_what_is_kept_makes_the_second_start_warm(self):
+        self.host.program("bench/train", "#!/usr/bin/env bash\nkept=${*: -1}\n"
+                          "[ -e \"$kept\" ] && echo '  start  1 s' || echo '  start  9 s'\nmkdir -p \"$kept\"\n")
+        self.host.run("--only", "cold and warm *")
+        self.assertEqual({line for _, _, line in self.host.results()}, {"cold: 9 s; warm: 1 s"})
+
     def test_pytorch_is_compared_with_options_that_there_are(self):
         self.host.program("tools/python", FAKE.replace("\n", '\n[ "$1" != -c ] || exec echo True\n', 1))
         stages_of_it = [word for name in stages() if name.startswith("compare") for word in ("--stage", name)]
@@ -261,6 +287,11 @@ class OnAHost(unittest.TestCase):
 
     def test_libraries(self):
         self.assertEqual(self.host.run("--libraries"), (0, f"{self.host.folder}/lib\n", ""))
+        (self.host.folder / "lib/libnvrtc.so.13").unlink()
+        for options in (("--libraries",), ("--only", "same bits")):
+            status, said, errors = self.host.run(*options)
+            self.assertEqual(status, 0, said)
+            self.assertIn("no libnvrtc.so.13", errors)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 // What the GPU computes beside what the CPU computes: the same within rounding, and the same bits
 // where random numbers and rounding decide. Needs a GPU (see cuda_under_test.cc).
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/bound_program.h"
@@ -58,7 +61,10 @@ void CheckSameBits(const testing::OpProgram& op) {
 // Sums in another order differ by 1e-5 of a gradient. But where two values of a pool, or a value
 // and a relu's zero, are as near as that, each side may decide otherwise, and one element of
 // millions then has its whole gradient elsewhere: on an H100 1e-3 of the gradients before it for
-// vgg, and 1e-2 to 3e-2 for deep nets, whose last stages normalize a few numbers.
+// vgg, and 1e-2 to 3e-2 for deep nets, whose last stages normalize a few numbers. For the last
+// three it was seen between kernels of one CPU for AVX2 and for AVX-512: 2.5e-2 for inceptionv3,
+// 1e-2 for nasnetmobile, and 1e-4 for efficientnetb0, in which nothing decides. Allowed are some
+// times as much, and of a loss, which was 1e-5 apart at most, a thousandth of it.
 TEST_CASE("CUDA beside CPU: gradients of the zoo's models agree in float32") {
   struct Compared {
     std::string model;
@@ -69,18 +75,24 @@ TEST_CASE("CUDA beside CPU: gradients of the zoo's models agree in float32") {
   for (const char* model : {"mlp", "alexnet", "vgg"}) {
     compared.push_back({model, testing::ModelProgram({.name = model, .samples = 8}), 3e-3});
   }
-  const auto add = [&](const char* model, double tolerance) {
-    compared.push_back({model, zoo::BuildProgram(zoo::Model(model), {.samples = 8}), tolerance});
+  const auto add = [&](const char* model, int64_t edge, double tolerance) {
+    auto program =
+        zoo::BuildProgram(zoo::Model(model), {.samples = 8, .data = {edge, edge, 3, 10}});
+    compared.push_back({model, std::move(program), tolerance});
   };
-  add("resnet20", 3e-3);
-  add("resnet50gn", 5e-2);
-  add("mobilenetv2", 5e-2);
+  add("resnet20", 32, 3e-3);
+  add("resnet50gn", 32, 5e-2);
+  add("mobilenetv2", 32, 5e-2);
+  add("efficientnetb0", 64, 3e-3);
+  add("inceptionv3", 139, 1e-1);
+  add("nasnetmobile", 64, 5e-2);
   for (const auto& [model, program, tolerance] : compared) {
     REQUIRE(Message(program.status()) == "");
     const auto feeds = testing::FeedProgram(*program, {.loss_seed = 0.125});
     const auto gpu = RunOn("cuda", *program, feeds);
     const auto cpu = RunOn("cpu", *program, feeds);
-    CHECK(gpu.output.scalars[0] == Approx(cpu.output.scalars[0]).epsilon(1e-5));
+    CHECK(gpu.output.scalars[0] ==
+          Approx(cpu.output.scalars[0]).epsilon(std::max(1e-5, 1e-3 * tolerance)));
     double all = 0;
     for (const auto& gradient : cpu.gradients) all = std::hypot(all, Norm(gradient));
     for (size_t p = 0; p < program->parameters.size(); ++p) {

@@ -1,6 +1,7 @@
 #include "worker/backend/cuda/libraries/cudnn_descriptor.h"
 
 #include <dlfcn.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <array>
@@ -23,18 +24,27 @@ bool LacksMemory(cudnnStatus_t status) {
 
 }  // namespace
 
+std::string LoadCudnnCompiler(const std::string& library) {
+  void* const loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (loaded == nullptr) {
+    spdlog::warn(
+        "cuDNN has fewer engines for convolutions here, and this host is of another numerics class "
+        "than those that can compile them: {}; `scripts/gpu-check --libraries` finds it, or pip "
+        "install nvidia-cuda-nvrtc",
+        dlerror());
+    return "none";
+  }
+  const auto ask = reinterpret_cast<int (*)(int*, int*)>(dlsym(loaded, "nvrtcVersion"));
+  int major = 0;
+  int minor = 0;
+  const bool known = ask != nullptr && ask(&major, &minor) == 0;
+  return known ? fmt::format("{}.{}", major, minor) : std::string("unknown");
+}
+
 const std::string& CudnnCompiler() {
-  static const std::string version = [] {
-    // By the name that cuDNN has for it.
-    const std::string name = fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000);
-    void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (library == nullptr) return std::string("none");
-    const auto ask = reinterpret_cast<int (*)(int*, int*)>(dlsym(library, "nvrtcVersion"));
-    int major = 0;
-    int minor = 0;
-    const bool known = ask != nullptr && ask(&major, &minor) == 0;
-    return known ? fmt::format("{}.{}", major, minor) : std::string("unknown");
-  }();
+  // By the name that cuDNN has for it.
+  static const std::string version =
+      LoadCudnnCompiler(fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000));
   return version;
 }
 

@@ -19,10 +19,13 @@ namespace ringmaster::cuda {
 // when cuDNN does not support it, RESOURCE_EXHAUSTED when memory is used up, else INTERNAL.
 [[nodiscard]] Status FromCudnn(cudnnStatus_t status, const std::string& what);
 
-// The version of the library that compiles cuDNN's runtime engines (NVRTC), "none" where it is not
-// to be had. It is loaded by the first call, and stays: cuDNN by itself loads it for every engine
-// that it looks at and unloads it again, 2,600 times for the convolutions of ResNet-50, which takes
-// 14 s of the 14.4 that planning them takes.
+// The version of the compiler in the library of that name, NVRTC, which stays loaded; "none" where
+// it is not to be had, of which a warning in the log says what that costs.
+[[nodiscard]] std::string LoadCudnnCompiler(const std::string& library);
+
+// That of the library by which cuDNN compiles its runtime engines. It is loaded by the first call:
+// cuDNN by itself loads it for every engine that it looks at and unloads it again, 2,600 times for
+// the convolutions of ResNet-50, which takes 14 s of the 14.4 that planning them takes.
 [[nodiscard]] const std::string& CudnnCompiler();
 
 // How cuDNN calls the type of an attribute's elements.

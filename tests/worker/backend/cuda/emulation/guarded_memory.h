@@ -1,5 +1,7 @@
-// Memory that a kernel gets as a GPU would give it, with a page behind it that may not be touched
-// and bytes around it that must not change. Thread-compatible.
+// Memory that a kernel gets: at an address on which the widest of its packs may begin, with a page
+// behind it that may not be touched, no more bytes in front of that page than the address costs,
+// which the race check tells of when a kernel reads them, and bytes around it that must not change.
+// A GPU's buffers are padded to 256 bytes; no kernel relies on that. Not thread-safe.
 #pragma once
 
 #include <sys/mman.h>
@@ -10,17 +12,20 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/worker/backend/cuda/emulation/race_check.h"
+
 namespace ringmaster::testing {
 
 class GuardedMemory {
  public:
-  static constexpr size_t kAlignment = 256;  // of buffers in device memory
+  static constexpr size_t kAlignment = 32;  // of eight float32, the widest pack
+  static constexpr size_t kInFront = 256;
   static constexpr unsigned char kFill = 0xa5;
 
   explicit GuardedMemory(size_t bytes) : bytes_(bytes) {
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     const size_t room = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    mapped_ = (room + kAlignment + page - 1) / page * page + page;
+    mapped_ = (room + kInFront + page - 1) / page * page + page;
     void* const memory =
         mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) std::abort();
@@ -28,8 +33,12 @@ class GuardedMemory {
     data_ = begin_ + mapped_ - page - room;
     std::memset(begin_, kFill, mapped_ - page);
     if (mprotect(begin_ + mapped_ - page, page, PROT_NONE) != 0) std::abort();
+    if (bytes < room) ForbidFrom(data_ + bytes);
   }
-  ~GuardedMemory() { munmap(begin_, mapped_); }
+  ~GuardedMemory() {
+    AllowFrom(data_ + bytes_);
+    munmap(begin_, mapped_);
+  }
   GuardedMemory(const GuardedMemory&) = delete;
   GuardedMemory& operator=(const GuardedMemory&) = delete;
 

@@ -113,7 +113,8 @@ struct Cell {
 struct Line {
   uint32_t block = 0;  // of shared memory: whose it is
   uintptr_t piece = 0;
-  std::vector<Cell> cells;  // kLineBytes / piece
+  std::vector<Cell> cells;      // kLineBytes / piece
+  uintptr_t end = UINTPTR_MAX;  // from which on it is forbidden
 };
 
 struct Shadow {
@@ -123,8 +124,9 @@ struct Shadow {
   std::deque<Line> lines;  // the first `used` are this launch's
   size_t used = 0;
   std::unordered_map<uintptr_t, Line*> line_of;
+  std::unordered_map<uintptr_t, uintptr_t> end_in;  // of a line, where it is forbidden from
   std::array<std::pair<uintptr_t, Line*>, 4096> recent;
-  std::set<std::pair<uint32_t, uint32_t>> told;  // both places in the code
+  std::set<std::pair<uint32_t, uint32_t>> told;  // both places in the code; 0: behind an end
   std::vector<std::string> races;
   ExpectRaces* expected = nullptr;
   uint64_t accesses = 0;
@@ -195,6 +197,8 @@ Line& LineOf(Shadow& shadow, uintptr_t at) {
     if (shadow.used == shadow.lines.size()) shadow.lines.emplace_back();
     line = &shadow.lines[shadow.used++];
     line->piece = 0;
+    const auto forbidden = shadow.end_in.find(key);
+    line->end = forbidden == shadow.end_in.end() ? UINTPTR_MAX : forbidden->second;
   }
   recent_key = key;
   recent = line;
@@ -245,6 +249,16 @@ void Tell(Shadow& shadow, uintptr_t at, bool shared, Mark before, Access was, Ma
       second.block, place(mine.code)));
 }
 
+void TellOfEnd(Shadow& shadow, uintptr_t at, Access access, Mark mine) {
+  if (!shadow.told.insert({0, mine.code}).second) return;
+  const Moment& now = shadow.moments[mine.moment];
+  shadow.races.push_back(
+      fmt::format("behind the end in {}: {} was {} by thread {} of block {} ({})",
+                  NameOf(reinterpret_cast<uintptr_t>(shadow.call.function)),
+                  PlaceOf(shadow, at, false), Past(access), now.thread, now.block,
+                  LineOfCode(reinterpret_cast<uintptr_t>(__executable_start) + mine.code)));
+}
+
 // One access to one piece.
 void Touch(Shadow& shadow, uintptr_t at, bool shared, Cell& cell, Access access, Mark mine) {
   const Moment& now = shadow.moments[mine.moment];
@@ -283,6 +297,7 @@ void Note(const void* pointer, size_t bytes, Access access, const void* code) {
     line.block = shadow.running->block;
     if (line.piece == 0 || line.piece > alignment) Split(line, alignment);
     const uintptr_t end = std::min(begin + bytes, (at / kLineBytes + 1) * kLineBytes);
+    if (end > line.end) TellOfEnd(shadow, std::max(at, line.end), access, mine);
     for (; at < end; at += line.piece) {
       Touch(shadow, at, shared, line.cells[at % kLineBytes / line.piece], access, mine);
     }
@@ -304,6 +319,15 @@ void BeginRaceCheck(const KernelCall& call) {
 void SetRunningThread(ThreadProgress* thread) {
   TheShadow().running = thread;
   some_thread_runs = thread != nullptr;
+}
+
+void ForbidFrom(const void* end) {
+  const auto at = reinterpret_cast<uintptr_t>(end);
+  TheShadow().end_in[at / kLineBytes] = at;
+}
+
+void AllowFrom(const void* end) {
+  TheShadow().end_in.erase(reinterpret_cast<uintptr_t>(end) / kLineBytes);
 }
 
 void NoteAtomic(const void* at, size_t bytes) {

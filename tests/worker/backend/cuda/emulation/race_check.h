@@ -1,7 +1,8 @@
-// Finds data races of kernels on the block emulator. Kernels are compiled with GCC's
-// instrumentation for ThreadSanitizer, whose runtime this file is instead: of every byte that
-// threads of one launch touch, it knows who last wrote it and who has read it, and which barriers
-// lay behind them. Two accesses of different threads, one of them a write, are a race when no
+// Finds data races of kernels on the block emulator, and what they touch behind the end of a
+// buffer. Kernels are compiled with GCC's instrumentation for ThreadSanitizer, whose runtime this
+// file is instead: of every byte that threads of one launch touch, it knows who last wrote it and
+// who has read it, and which barriers lay behind them. Two accesses of different threads, one of
+// them a write, are a race when no
 // __syncthreads() of their block, and within a warp no __syncwarp(), lies between; blocks of one
 // launch are never ordered, and shuffles order no memory (CUDA C++ Programming Guide, "Warp Shuffle
 // Functions"). Atomics race with plain accesses alone. Not seen are accesses that the optimizer
@@ -45,6 +46,12 @@ void BeginRaceCheck(const KernelCall& call);
 
 // Whose accesses the next ones are; nullptr: nobody's.
 void SetRunningThread(ThreadProgress* thread);
+
+// No kernel may touch the 64 bytes of memory in which `end` lies from there on, as behind the end
+// of a buffer; the report of a launch that does has a line of it. Until AllowFrom, which asks not
+// whether that was said.
+void ForbidFrom(const void* end);
+void AllowFrom(const void* end);
 
 // An atomic one of the running thread.
 void NoteAtomic(const void* at, size_t bytes);

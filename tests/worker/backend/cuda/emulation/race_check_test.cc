@@ -1,8 +1,9 @@
-// Planted races are found, with their places; the same kernels with what they lack have none. This
-// file is compiled as kernels are.
+// Planted races are found, with their places, and reads behind the end of a buffer; the same
+// kernels with what they lack have none. This file is compiled as kernels are.
 #include "tests/worker/backend/cuda/emulation/race_check.h"
 
 #include <catch2/catch.hpp>
+#include <string>
 
 #include "tests/worker/backend/cuda/emulation/guarded_array.h"
 #include "worker/backend/cuda/kernels/launch.h"
@@ -231,6 +232,43 @@ TEST_CASE("Race check: bytes side by side are not one word, and a word has all i
           if (mine == 0) bytes(memory)[15] = 1;
           if (mine == 1) reinterpret_cast<Four*>(memory)[0] = Four{{1, 2, 3, 4}};
         }).size() == 1);
+}
+
+TEST_CASE("Race check: what a thread reads behind the end of a buffer") {
+  const auto read = [](size_t size, size_t at) {
+    GuardedArray<int> memory(size), result(1);
+    int* const to = result.data();
+    const ExpectRaces races;
+    const auto body = [=](unsigned mine, int* from) {
+      if (mine == 3) *to = from[at];
+    };
+    REQUIRE(cuda::Enqueue(Planted<decltype(body)>, 1, dim3(kThreads), nullptr, body,
+                          memory.data()) == cudaSuccess);
+    return races.lines();
+  };
+  for (const size_t size : {1U, 5U, 7U, 15U, 1001U}) {
+    CHECK(read(size, size - 1).empty());
+    const auto lines = read(size, size);
+    REQUIRE(lines.size() == 1);
+    INFO(lines[0]);
+    CHECK(lines[0].find("behind the end in ") == 0);
+    CHECK(lines[0].find("byte " + std::to_string(4 * size) +
+                        " behind a pointer of parameter 1 was read by thread 3 of block 0 "
+                        "(race_check_test.cc:") != std::string::npos);
+  }
+  // A pack that begins within it.
+  GuardedArray<int> memory(6), result(4);
+  struct alignas(16) Four {
+    int words[4];
+  };
+  auto* const to = reinterpret_cast<Four*>(result.data());
+  const ExpectRaces races;
+  const auto body = [=](unsigned mine, int* from) {
+    if (mine == 0) *to = reinterpret_cast<const Four*>(from)[1];
+  };
+  REQUIRE(cuda::Enqueue(Planted<decltype(body)>, 1, dim3(kThreads), nullptr, body, memory.data()) ==
+          cudaSuccess);
+  CHECK_FALSE(races.lines().empty());
 }
 
 }  // namespace ringmaster::testing

@@ -6,8 +6,10 @@
 
 #include <catch2/catch.hpp>
 #include <map>
+#include <string>
 #include <vector>
 
+#include "tests/support/log_lines.h"
 #include "tests/worker/backend/cuda/libraries/absent_h200.h"
 #include "tests/worker/backend/model_program.h"
 #include "worker/backend/cuda/libraries/plan_cache.h"
@@ -61,6 +63,14 @@ TEST_CASE("cuDNN convolution: the compiler of engines stays loaded once there is
   const std::string name = fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000);
   void* const loaded = dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD);
   CHECK((loaded != nullptr) == (CudnnCompiler() != "none"));
+}
+
+TEST_CASE("cuDNN convolution: where nothing compiles engines the log says so") {
+  const testing::LogLines lines;
+  CHECK(LoadCudnnCompiler("libringmaster_has_no_such_compiler.so") == "none");
+  CHECK(lines.text().find("libringmaster_has_no_such_compiler.so: cannot open") !=
+        std::string::npos);
+  CHECK(lines.count() == 1);
 }
 
 TEST_CASE("cuDNN convolution: uneven strides, pads and channels have an engine in every type") {

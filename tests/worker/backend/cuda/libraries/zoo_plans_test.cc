@@ -1,5 +1,6 @@
 // cuDNN's plans for every convolution of the zoo on an H200 that need not be here: all models at
-// the size that their authors gave them, all passes, every policy. Nothing is launched.
+// the size that their authors gave them, all passes, every policy; one of them at the batches that
+// fill such a GPU, too. Nothing is launched.
 //
 // Two forms exist on a device alone, because the engines that have them are compiled for it when
 // they are planned: in 16 bits a convolution with its bias and activation, and a gradient of
@@ -24,9 +25,11 @@ namespace ringmaster::cuda {
 namespace {
 
 constexpr int64_t kZooSamples = 32;
+constexpr const char* kLargeModel = "resnet50v1.5";
+constexpr int64_t kLargeSamples[] = {256, 400};
 
 struct ZooConvolutions {
-  // What is planned, and a node that wants it: `resnet50 conv1`.
+  // What is planned, and a node that wants it: `resnet50 of 32 conv1`.
   std::map<std::string, std::pair<ConvolutionShape, std::string>> planned;
   std::map<std::string, std::string> only_on_device;  // likewise
   int models = 0;
@@ -47,16 +50,16 @@ void AddNode(const std::string& who, const ConvolutionShape& whole, ZooConvoluti
   all->planned.emplace(name(shape), std::make_pair(shape, who));
 }
 
-void AddModel(const zoo::Entry& model, v1::Policy policy, ZooConvolutions* all) {
-  INFO(model.name);
+void AddModel(const zoo::Entry& model, int64_t samples, v1::Policy policy, ZooConvolutions* all) {
+  INFO(model.name << " of " << samples);
   const auto program = zoo::BuildProgram(
-      zoo::Model(model.name), {.samples = kZooSamples, .data = model.usual, .policy = policy});
+      zoo::Model(model.name), {.samples = samples, .data = model.usual, .policy = policy});
   REQUIRE(Message(program.status()) == "");
   for (const graph::Node& node : program->graph.nodes()) {
     const auto shape = ConvolutionOf(program->graph, node);
     // Depthwise ones are own kernels.
     if (!shape || shape->is_depthwise()) continue;
-    AddNode(fmt::format("{} {}", model.name, node.name), *shape, all);
+    AddNode(fmt::format("{} of {} {}", model.name, samples, node.name), *shape, all);
   }
 }
 
@@ -69,11 +72,23 @@ TEST_CASE("Zoo plans: every convolution of every model has an engine on an H200"
     ++convolutions.models;
     for (const v1::Policy policy :
          {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
-      AddModel(model, policy, &convolutions);
+      AddModel(model, kZooSamples, policy, &convolutions);
     }
   }
   CHECK(convolutions.models > 20);
   CHECK(convolutions.planned.size() > 3000);
+  const size_t usual = convolutions.planned.size();
+  for (const zoo::Entry& model : zoo::ModelTable()) {
+    if (model.name != kLargeModel) continue;
+    for (const int64_t samples : kLargeSamples) {
+      for (const v1::Policy policy :
+           {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
+        AddModel(model, samples, policy, &convolutions);
+      }
+    }
+  }
+  // 53 convolutions a net, of which some are alike.
+  CHECK(convolutions.planned.size() > usual + 300);
 
   const CudnnDescriptor properties = testing::AbsentH200();
   const CudnnTarget target = {.properties = &properties};
