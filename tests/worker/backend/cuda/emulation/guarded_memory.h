@@ -1,7 +1,8 @@
 // Memory that a kernel gets: at an address on which the widest of its packs may begin, with a page
 // behind it that may not be touched, no more bytes in front of that page than the address costs,
 // which the race check tells of when a kernel reads them, and bytes around it that must not change.
-// A GPU's buffers are padded to 256 bytes; no kernel relies on that. Not thread-safe.
+// A GPU's buffers begin at multiples of 256 bytes and are padded to them; products alone may rely on
+// where theirs begin. Not thread-safe.
 #pragma once
 
 #include <sys/mman.h>
@@ -22,9 +23,9 @@ class GuardedMemory {
   static constexpr size_t kInFront = 256;
   static constexpr unsigned char kFill = 0xa5;
 
-  explicit GuardedMemory(size_t bytes) : bytes_(bytes) {
+  explicit GuardedMemory(size_t bytes, size_t alignment = kAlignment) : bytes_(bytes) {
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    const size_t room = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    const size_t room = (bytes + alignment - 1) / alignment * alignment;
     mapped_ = (room + kInFront + page - 1) / page * page + page;
     void* const memory =
         mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
