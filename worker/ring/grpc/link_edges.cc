@@ -146,8 +146,8 @@ Status LinkEdges::Send(const FrameHeader& header, const Payload& payload, TimePo
 }
 
 StatusOr<Arrival> LinkEdges::Await(TimePoint deadline) {
-  // What has come by now, but not for ever: the caller has frames to deal with.
-  for (uint32_t i = 0; i < kWindowFrames && events_->Poll(kNoWait); ++i) {
+  // What has come by now, up to the first frame: the caller deals with it while it is in the cache.
+  for (uint32_t i = 0; i < kWindowFrames && !HasFrame() && events_->Poll(kNoWait); ++i) {
   }
   while (true) {
     {

@@ -84,6 +84,10 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   // Waits until `bytes` more may be unsent.
   Status Reserve(size_t bytes, TimePoint deadline);
   void Release(size_t bytes);
+  [[nodiscard]] bool HasFrame() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    return !frames_.empty();
+  }
   // Why no frame will come, where none is there.
   [[nodiscard]] Status Exhausted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whoever waits in WaitJoined or WaitDone looks again; the ring thread does where it waits.
