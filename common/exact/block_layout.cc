@@ -1,12 +1,9 @@
 #include "common/exact/block_layout.h"
 
-#include <algorithm>
 #include <limits>
 
 namespace ringmaster::exact {
 namespace {
-
-constexpr size_t kFewestOfPart = size_t{1} << 16;  // elements
 
 Status CheckTensor(const BlockLayout::Tensor& tensor, size_t tensors,
                    const std::vector<bool>& seen) {
@@ -50,27 +47,18 @@ StatusOr<BlockLayout> BlockLayout::Create(std::span<const Tensor> arena_order) {
 }
 
 std::vector<Bucket> CutBuckets(const BlockLayout& layout, size_t bucket_elements) {
-  // In blocks: what is cut off inside a tensor.
-  const size_t part = std::max(bucket_elements, kFewestOfPart) / kBlockElements;
   std::vector<Bucket> buckets;
-  size_t first = 0;
-  const auto cut = [&](size_t end) {
-    buckets.push_back({first, end - first});
-    first = end;
-  };
+  Bucket bucket{0, 0};
   uint64_t elements = 0;
   for (const TensorRange& tensor : layout.tensors()) {
-    const size_t end = tensor.first_block + tensor.block_count;
+    bucket.block_count += tensor.block_count;
     elements += tensor.elements;
-    while (end - first >= 2 * part) {
-      cut(first + part);
-      elements = (end - first) * kBlockElements;
-    }
     if (elements < bucket_elements) continue;
-    cut(end);
+    buckets.push_back(bucket);
+    bucket = {tensor.first_block + tensor.block_count, 0};
     elements = 0;
   }
-  if (first < layout.block_count()) cut(layout.block_count());
+  if (bucket.block_count > 0) buckets.push_back(bucket);
   return buckets;
 }
 
@@ -78,8 +66,9 @@ std::vector<uint32_t> BucketsOfTensors(const BlockLayout& layout, std::span<cons
   std::vector<uint32_t> of_tensor(layout.tensors().size());
   uint32_t bucket = 0;
   for (const TensorRange& tensor : layout.tensors()) {
-    const size_t last = tensor.first_block + tensor.block_count - 1;
-    while (last >= buckets[bucket].first_block + buckets[bucket].block_count) ++bucket;
+    while (tensor.first_block >= buckets[bucket].first_block + buckets[bucket].block_count) {
+      ++bucket;
+    }
     of_tensor[tensor.tensor] = bucket;
   }
   return of_tensor;

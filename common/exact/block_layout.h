@@ -57,12 +57,11 @@ struct Bucket {
   size_t block_count;
 };
 
-// Cuts the layout into buckets of at least `bucket_elements` elements (the last may be smaller): at
-// tensor borders, and inside a tensor that would make one of twice as many, and of 2^17, so that the
-// first of it goes round while the rest is computed.
+// Cuts the layout into buckets of at least `bucket_elements` elements (the last may be smaller) at
+// tensor borders; a tensor is never split between buckets.
 [[nodiscard]] std::vector<Bucket> CutBuckets(const BlockLayout& layout, size_t bucket_elements);
 
-// In which of the layout's buckets each tensor ends, by canonical number.
+// In which of the layout's buckets each tensor lies, by canonical number.
 [[nodiscard]] std::vector<uint32_t> BucketsOfTensors(const BlockLayout& layout,
                                                      std::span<const Bucket> buckets);
 

@@ -35,13 +35,16 @@ GradientSum::GradientSum(const exact::BlockLayout* layout, const exact::Units* u
       units_(units),
       shards_(shards),
       buckets_(exact::CutBuckets(*layout, bucket_elements)),
+      bucket_of_tensor_(exact::BucketsOfTensors(*layout, buckets_)),
       stripes_((layout->block_count() + kStripeBlocks - 1) / kStripeBlocks),
-      left_(buckets_.size()) {
+      left_(buckets_.size()),
+      tensors_in_bucket_(buckets_.size()) {
   if (reduction == v1::REDUCTION_FLOAT32) {
     floats_ = Arena<float>(layout->arena_elements());
   } else {
     integers_ = exact::BlockSums(layout->block_count());
   }
+  for (const uint32_t bucket : bucket_of_tensor_) ++tensors_in_bucket_[bucket];
 }
 
 void GradientSum::Begin(size_t shards, float gradient_scale, std::function<void(uint32_t)> ready) {
@@ -54,7 +57,7 @@ void GradientSum::Begin(size_t shards, float gradient_scale, std::function<void(
 void GradientSum::Continue(size_t shards, std::function<void(uint32_t)> ready) {
   ready_ = std::move(ready);
   for (size_t i = 0; i < buckets_.size(); ++i) {
-    left_[i].store(shards * buckets_[i].block_count, std::memory_order_relaxed);
+    left_[i].store(shards * tensors_in_bucket_[i], std::memory_order_relaxed);
     if (shards == 0) ready_(static_cast<uint32_t>(i));
   }
 }
@@ -75,7 +78,7 @@ exact::FlagKind GradientSum::Add(uint32_t tensor, size_t first, std::span<const 
     AddStripe(block, stripe_end, piece.subspan((block - begin) * exact::kBlockElements), &kind);
     block = stripe_end;
   }
-  CountDown(begin, end);
+  if (behind == range.elements) CountDown(bucket_of_tensor_[tensor]);
   return kind;
 }
 
@@ -94,18 +97,11 @@ void GradientSum::AddStripe(size_t first_block, size_t end_block, std::span<cons
   }
 }
 
-void GradientSum::CountDown(size_t first_block, size_t end_block) {
-  const auto behind =
-      std::ranges::upper_bound(buckets_, first_block, {}, &exact::Bucket::first_block);
-  for (auto i = static_cast<uint32_t>(behind - buckets_.begin() - 1); first_block < end_block;
-       ++i) {
-    const size_t end = std::min(end_block, buckets_[i].first_block + buckets_[i].block_count);
-    const size_t added = end - std::exchange(first_block, end);
-    // acq_rel: whoever sees zero sees every addition.
-    const size_t before = left_[i].fetch_sub(added, std::memory_order_acq_rel);
-    RING_CHECK(before >= added, "more gradients than shards");
-    if (before == added) ready_(i);
-  }
+void GradientSum::CountDown(uint32_t bucket) {
+  // acq_rel: whoever sees zero sees every addition.
+  const size_t before = left_[bucket].fetch_sub(1, std::memory_order_acq_rel);
+  RING_CHECK(before > 0, "more gradients than shards");
+  if (before == 1) ready_(bucket);
 }
 
 std::span<const float> GradientSum::floats(const exact::Bucket& bucket) const {

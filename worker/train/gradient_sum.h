@@ -47,10 +47,7 @@ class GradientSum {
   [[nodiscard]] exact::FlagKind Add(uint32_t tensor, size_t first, std::span<const float> piece);
 
   // One shard's gradient of a tensor was added on the device.
-  void AddedOnDevice(uint32_t tensor) {
-    const exact::TensorRange& range = layout_->tensor(tensor);
-    CountDown(range.first_block, range.first_block + range.block_count);
-  }
+  void AddedOnDevice(uint32_t tensor) { CountDown(bucket_of_tensor_[tensor]); }
   // A device has all sums: there are none here.
   void LeaveToDevice() { integers_ = {}; }
 
@@ -67,18 +64,19 @@ class GradientSum {
  private:
   void AddStripe(size_t first_block, size_t end_block, std::span<const float> gradient,
                  exact::FlagKind* kind);
-  // One shard's gradient of these blocks was added.
-  void CountDown(size_t first_block, size_t end_block);
+  void CountDown(uint32_t bucket);
 
   const exact::BlockLayout* const layout_;
   const exact::Units* const units_;
   const uint32_t shards_;
   const std::vector<exact::Bucket> buckets_;
+  const std::vector<uint32_t> bucket_of_tensor_;  // by canonical number
 
   exact::BlockSums integers_;              // guarded by stripes_
   Arena<float> floats_;                    // likewise; only one of the two is allocated
   std::vector<Mutex> stripes_;             // one for every kStripeBlocks blocks
-  std::vector<std::atomic<size_t>> left_;  // blocks that shards still add to each bucket
+  std::vector<std::atomic<size_t>> left_;  // additions that each bucket still waits for
+  std::vector<size_t> tensors_in_bucket_;
   float gradient_scale_ = 1;
   std::function<void(uint32_t)> ready_;
   bool cleared_ = true;

@@ -59,17 +59,15 @@ class WeightUpdate::Passes {
 
   using Visit = std::function<void(const Piece& strip, std::span<const float> gradient)>;
 
-  // Everything before an update with norms, of the pieces that lie in a bucket, or of those for
-  // which it was not done yet, among them those across the border of two. `visit` is called for
-  // each strip, on its core.
+  // Everything before an update with norms, of a bucket's pieces, or of those for which it was not
+  // done yet. `visit` is called for each strip, on its core.
   void TakeBuckets(std::span<const uint32_t> buckets, const std::function<bool()>& abandoned,
                    Reads reads, const Visit& visit) {
     std::vector<size_t> wanted;
     for (const uint32_t number : buckets) {
       const exact::Bucket& bucket = job_.gradients->buckets()[number];
-      const size_t end = bucket.first_block + bucket.block_count;
       for (size_t i = FirstPieceFrom(bucket.first_block);
-           i < pieces_.size() && pieces_[i].first_block + pieces_[i].block_count <= end; ++i) {
+           i < FirstPieceFrom(bucket.first_block + bucket.block_count); ++i) {
         wanted.push_back(i);
       }
     }

@@ -63,25 +63,7 @@ TEST_CASE("CutBuckets: cuts at tensor borders once a bucket is large enough") {
   REQUIRE(cut(1 << 20) == Buckets{{0, 8}});
 }
 
-TEST_CASE("CutBuckets: cuts a tensor in parts where it would make a bucket of twice as many") {
-  constexpr size_t kMebi = size_t{1} << 20, kBlocks = kMebi / kBlockElements;
-  const BlockLayout layout =
-      Layout({{0, 1000}, {1, 3 * kMebi}, {2, 2 * kMebi - 1024}, {3, 1}, {4, 5 * kMebi}});
-  std::vector<size_t> counts;
-  size_t behind = 0;
-  for (const Bucket& bucket : CutBuckets(layout, kMebi)) {
-    REQUIRE(bucket.first_block == behind);
-    behind += bucket.block_count;
-    counts.push_back(bucket.block_count);
-  }
-  REQUIRE(behind == layout.block_count());
-  REQUIRE(counts == std::vector<size_t>{kBlocks, kBlocks, kBlocks + 4, 2 * kBlocks - 4, kBlocks,
-                                        kBlocks, kBlocks, kBlocks, kBlocks + 1});
-  REQUIRE(BucketsOfTensors(layout, CutBuckets(layout, kMebi)) ==
-          std::vector<uint32_t>{0, 2, 3, 4, 8});
-}
-
-TEST_CASE("BucketsOfTensors: says of each tensor, by its number, where it ends") {
+TEST_CASE("BucketsOfTensors: says of each tensor, by its number, where it lies") {
   const BlockLayout layout = Layout({{2, 100}, {0, 500}, {3, 1000}, {1, 10}});
   const auto of = [&](size_t elements) {
     return BucketsOfTensors(layout, CutBuckets(layout, elements));

@@ -82,31 +82,6 @@ TEST_CASE("GradientSum: a bucket is ready when the last shard has added its last
   REQUIRE(ready == std::vector<uint32_t>{0, 1, 2});
 }
 
-TEST_CASE("GradientSum: parts of a tensor are ready while the rest of it is computed") {
-  constexpr size_t kPart = size_t{1} << 16;
-  const auto layout = exact::BlockLayout::Create(
-      std::vector<exact::BlockLayout::Tensor>{{1, 100}, {0, 3 * kPart + 5}});
-  const exact::Units units(&*layout, 21);
-  GradientSum sum(&*layout, &units, v1::REDUCTION_EXACT, 2, kPart);
-  REQUIRE(sum.buckets().size() == 3);
-  const std::vector<float> gradient(3 * kPart + 5, 0.5F);
-  std::vector<uint32_t> ready;
-  sum.Begin(2, 1.0F, [&](uint32_t bucket) { ready.push_back(bucket); });
-  const auto add = [&](size_t from, size_t to) {
-    (void)sum.Add(0, from, std::span(gradient).subspan(from, to - from));
-  };
-  for (const uint32_t shard : {0, 1}) {
-    (void)sum.Add(1, 0, std::span(gradient).first(100));
-    add(0, kPart - 512);  // a block of the first bucket is tensor 1's
-    CHECK(ready.empty());
-    add(kPart - 512, kPart + 256);
-    CHECK(ready.size() == shard);
-    add(kPart + 256, 3 * kPart + 5);
-    CHECK(ready.size() == 3 * shard);
-  }
-  CHECK(ready == std::vector<uint32_t>{0, 1, 2});
-}
-
 TEST_CASE("GradientSum: pieces of a gradient add up to what all of it does") {
   const exact::BlockLayout layout = Layout();
   const exact::Units units(&layout, 21);
