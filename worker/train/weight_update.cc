@@ -303,11 +303,9 @@ class WeightUpdate::Norms {
  public:
   Norms(const graph::Optimizer& optimizer, Passes* passes)
       : optimizer_(optimizer),
-        reads_(optimizer.adapts() == graph::Adapts::kByStep ? Passes::Reads::kFirst
-                                                            : Passes::Reads::kWithUpdate),
-        squares_of_gradients_(optimizer.clips_norms() ||
-                              optimizer.adapts() == graph::Adapts::kByGradient),
-        around_(optimizer.step(1, 0).around),
+        reads_(optimizer.norms().needs_steps() ? Passes::Reads::kFirst
+                                               : Passes::Reads::kWithUpdate),
+        limited_{.limit = optimizer.norms().limit},
         passes_(*passes),
         blocks_(passes_.layout().block_count()),
         squares_(passes_.layout().tensors().size()),
@@ -318,12 +316,12 @@ class WeightUpdate::Norms {
   }
 
   void Update() {
+    const graph::NormRule& norms = optimizer_.norms();
     passes_.TakeRest(reads_, add_squares_);
-    if (squares_of_gradients_) AddBlocks(&graph::TensorSquares::gradient);
-    const graph::Adapts adapts = optimizer_.adapts();
-    if (adapts != graph::Adapts::kNot) SumWeights();
+    if (norms.needs_gradients()) AddBlocks(&graph::TensorSquares::gradient);
+    if (norms.needs_weights()) SumWeights();
     factors_ = optimizer_.FactorsOf(squares_);
-    if (adapts == graph::Adapts::kByStep) {
+    if (norms.needs_steps()) {
       passes_.Prepare(factors_);
       SumSteps();
       factors_ = optimizer_.FactorsOf(squares_);
@@ -370,17 +368,16 @@ class WeightUpdate::Norms {
   }
 
   const graph::Optimizer& optimizer_;
-  const Passes::Reads reads_;  // slots that are prepared by the step are hashed before
-  const bool squares_of_gradients_;
-  const graph::Around around_;  // its limit is everywhere one
+  const Passes::Reads reads_;    // slots that are prepared by the step are hashed before
+  const graph::Around limited_;  // what comes before the squares of gradients
   Passes& passes_;
   std::vector<double> blocks_;                 // by block
   std::vector<graph::TensorSquares> squares_;  // by canonical number
   std::vector<graph::NormFactors> factors_;
   const Passes::Visit add_squares_ = [this](const Piece& block, std::span<const float> gradient) {
     static_assert(kStripBlocks == 1);
-    if (!squares_of_gradients_) return;
-    blocks_[block.first_block] = graph::SquaresOf(gradient, around_);
+    if (!optimizer_.norms().needs_gradients()) return;
+    blocks_[block.first_block] = graph::SquaresOf(gradient, limited_);
   };
 };
 

@@ -86,19 +86,22 @@ UpdateOptions UpdateOptionsOf(const v1::ResultSpec& spec) {
 Optimizer::Optimizer(UpdateOptions options) : options_(std::move(options)) {
   UseRule(Rules(), options_.optimizer, [&]<typename Rule>(std::type_identity<Rule>) {
     base_rate_ = Rule::Options(options_.optimizer).learning_rate();
-    adapts_ = Rule::kAdapts;
     slot_names_.assign(Rule::kSlotNames.begin(), Rule::kSlotNames.end());
+    if constexpr (Rule::kAdapts != Adapts::kNot) {
+      norms_.adapts = Rule::kAdapts;
+      norms_.trust = Rule::TrustOf(Rule::Options(options_.optimizer));
+    }
   });
+  const v1::Clip& clip = options_.optimizer.clip();
+  norms_.limit = static_cast<float>(clip.value());
+  norms_.global_norm = clip.global_norm();
+  norms_.tensor_norm = clip.tensor_norm();
   if (averages()) slot_names_.emplace_back(kAverageSlot);
 }
 
 double Optimizer::learning_rate(uint64_t update) const {
   if (!options_.optimizer.has_schedule()) return base_rate_;
   return base_rate_ * FactorOf(options_.optimizer.schedule(), update, options_.total_updates);
-}
-
-bool Optimizer::clips_norms() const {
-  return options_.optimizer.clip().has_global_norm() || options_.optimizer.clip().has_tensor_norm();
 }
 
 v1::TensorUpdate Optimizer::tensor(uint32_t number) const {
@@ -116,40 +119,24 @@ bool Optimizer::SameStep(uint32_t a, uint32_t b) const {
          first.adds() == second.adds() && first.group() == second.group();
 }
 
-std::vector<NormFactors> Optimizer::FactorsOf(std::span<const TensorSquares> squares) const {
-  std::vector<NormFactors> factors(squares.size());
-  const v1::Clip& clip = options_.optimizer.clip();
-  const auto bounded = [](double norm, double most) { return norm > most ? most / norm : 1; };
-  const auto square = [&](size_t i) {
-    return tensor(static_cast<uint32_t>(i)).adds() ? 0 : squares[i].gradient;
-  };
-  if (clip.has_global_norm() && !squares.empty()) {
-    const double norm = SquareRoot(PairwiseSum(0, squares.size(), square));
-    for (NormFactors& each : factors) each.gradient = bounded(norm, clip.global_norm());
-  }
-  for (size_t i = 0; clip.has_tensor_norm() && i < squares.size(); ++i) {
-    factors[i].gradient = bounded(SquareRoot(squares[i].gradient), clip.tensor_norm());
-  }
-  for (size_t i = 0; adapts_ != Adapts::kNot && i < squares.size(); ++i) {
-    factors[i].rate = RatioOf(static_cast<uint32_t>(i), squares[i], factors[i].gradient);
-  }
-  return factors;
+TensorNorms Optimizer::NormsOf(uint32_t number) const {
+  const v1::TensorUpdate own = tensor(number);
+  return {.decay = own.weight_decay(), .adapts = own.adapts(), .adds = own.adds()};
 }
 
-double Optimizer::RatioOf(uint32_t number, const TensorSquares& squares, double scale) const {
-  const v1::TensorUpdate own = tensor(number);
-  const bool by_step = adapts_ == Adapts::kByStep;
-  const double weight = SquareRoot(squares.weight);
-  const double other = by_step ? SquareRoot(squares.step) : SquareRoot(squares.gradient) * scale;
-  double ratio = 1;
-  if (!own.adapts() || weight == 0 || other == 0) return ratio;
-  UseRule(Rules(), options_.optimizer, [&]<typename Rule>(std::type_identity<Rule>) {
-    if constexpr (Rule::kAdapts != Adapts::kNot) {
-      const auto& options = Rule::Options(options_.optimizer);
-      ratio = Rule::Ratio(options, weight, other, own.weight_decay());
-    }
-  });
-  return ratio;
+std::vector<NormFactors> Optimizer::FactorsOf(std::span<const TensorSquares> squares) const {
+  std::vector<TensorNorms> tensors;
+  for (uint32_t i = 0; i < squares.size(); ++i) tensors.push_back(NormsOf(i));
+  double all = 0;
+  if (norms_.global_norm != 0 && !squares.empty()) {
+    all = PairwiseSum(0, squares.size(),
+                      [&](size_t i) { return tensors[i].adds ? 0 : squares[i].gradient; });
+  }
+  std::vector<NormFactors> factors;
+  for (size_t i = 0; i < squares.size(); ++i) {
+    factors.push_back(norms_.FactorsOf(squares[i], tensors[i], all));
+  }
+  return factors;
 }
 
 TensorStep Optimizer::step(uint64_t update, uint32_t number, const NormFactors& factors,
@@ -159,21 +146,22 @@ TensorStep Optimizer::step(uint64_t update, uint32_t number, const NormFactors& 
   const v1::TensorUpdate own = tensor(number);
   const double rate =
       (rates.empty() ? learning_rate(update) : rates[own.group()]) * own.learning_rate();
-  TensorStep step;
-  if (own.adds())
-    step.formula = AddSum();
-  else
-    UseRule(Rules(), options, [&]<typename Rule>(std::type_identity<Rule>) {
-      step.formula = Rule::At(
-          Rule::Options(options),
-          RuleStep{.rate = rate * factors.rate, .update = update, .decay = own.weight_decay()});
-    });
+  TensorStep step{.rate = rate};
   Around& around = step.around;
-  if (!own.adds()) {
-    around.limit = static_cast<float>(options.clip().value());
-    around.scale = static_cast<float>(factors.gradient);
+  const auto set = [&](auto rule) {
+    ScaleByNorms(factors, rate, rule, around);
+    step.formula = rule;
+  };
+  if (own.adds()) {
+    set(AddSum());
+  } else {
+    around.limit = norms_.limit;
+    UseRule(Rules(), options, [&]<typename Rule>(std::type_identity<Rule>) {
+      set(Rule::At(Rule::Options(options),
+                   {.rate = rate, .update = update, .decay = own.weight_decay()}));
+    });
   }
-  if (adapts_ == Adapts::kNot && !own.adds()) {
+  if (norms_.adapts == Adapts::kNot && !own.adds()) {
     const bool l2 = options.weight_decay().kind() == v1::DECAY_KIND_L2;
     around.l2 = static_cast<float>(l2 ? own.weight_decay() : 0);
     around.decay = static_cast<float>(l2 ? 0 : rate * own.weight_decay());

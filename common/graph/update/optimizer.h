@@ -31,20 +31,6 @@ struct UpdateOptions {
 };
 [[nodiscard]] UpdateOptions UpdateOptionsOf(const v1::ResultSpec& spec);
 
-// Squares of a tensor's norms. Each is a float64 sum in the order of common/numeric/arithmetic.h:
-// lanes of a block, a tree over the blocks.
-struct TensorSquares {
-  double gradient = 0;  // behind Around::Limited, before it is scaled
-  double weight = 0;    // before the update
-  double step = 0;      // of rules that adapt by it
-};
-
-// What norms make of one tensor's step.
-struct NormFactors {
-  double gradient = 1;  // its gradient is multiplied by it: clipping
-  double rate = 1;      // the rate likewise: the ratio of LARS and LAMB
-};
-
 class Optimizer {
  public:
   explicit Optimizer(UpdateOptions options);
@@ -56,10 +42,10 @@ class Optimizer {
   // Of update number `update`: what the schedule makes of it, without Adam's bias correction.
   [[nodiscard]] double learning_rate(uint64_t update) const;
 
-  // Which squares an update needs. Where there are none each element can be updated by itself.
-  [[nodiscard]] bool needs_norms() const { return clips_norms() || adapts() != Adapts::kNot; }
-  [[nodiscard]] bool clips_norms() const;
-  [[nodiscard]] Adapts adapts() const { return adapts_; }
+  // Where an update needs no norms each element can be updated by itself.
+  [[nodiscard]] bool needs_norms() const { return norms_.clips() || norms_.needs_weights(); }
+  [[nodiscard]] const NormRule& norms() const { return norms_; }
+  [[nodiscard]] TensorNorms NormsOf(uint32_t tensor) const;
   // Of each tensor, by canonical number, from the squares of all; gradients' factors without the
   // steps' squares where the rule adapts by these.
   [[nodiscard]] std::vector<NormFactors> FactorsOf(std::span<const TensorSquares> squares) const;
@@ -74,12 +60,10 @@ class Optimizer {
 
  private:
   [[nodiscard]] v1::TensorUpdate tensor(uint32_t number) const;
-  // `scale`: of its gradient.
-  [[nodiscard]] double RatioOf(uint32_t number, const TensorSquares& squares, double scale) const;
 
   const UpdateOptions options_;
   double base_rate_ = 0;
-  Adapts adapts_ = Adapts::kNot;
+  NormRule norms_;
   std::vector<std::string> slot_names_;
 };
 

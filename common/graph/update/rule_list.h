@@ -3,9 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 #include <variant>
 
 #include "common/graph/update/around.h"
+#include "common/graph/update/norms.h"
 #include "common/graph/update/rules/adam.h"
 #include "common/graph/update/rules/lamb.h"
 #include "common/graph/update/rules/lars.h"
@@ -33,6 +35,15 @@ using Formula = Rules::Variant;
 struct TensorStep {
   Formula formula;
   Around around;
+  double rate = 0;  // the formula's, before norms scale it
 };
+
+// What norms change in a step: that of a rule which has no norms of its own only by clipping.
+template <typename Rule>
+RING_HOST_DEVICE void ScaleByNorms(const NormFactors& factors, double rate, Rule& rule,
+                                   Around& around) {
+  if constexpr (!std::is_same_v<Rule, AddSum>) around.scale = static_cast<float>(factors.gradient);
+  if constexpr (Rule::kAdapts != Adapts::kNot) rule.rate = static_cast<float>(rate * factors.rate);
+}
 
 }  // namespace ringmaster::graph

@@ -33,10 +33,7 @@ struct Lamb {
             .epsilon = static_cast<float>(options.epsilon()),
             .decay = static_cast<float>(step.decay)};
   }
-  // Of a tensor, from norms that are not 0.
-  static double Ratio(const auto& /*options*/, double weight, double step, double /*decay*/) {
-    return weight / step;
-  }
+  static Trust TrustOf(const auto& /*options*/) { return {}; }
 
   RING_HOST_DEVICE void Prepare(float gradient, float& mean, float& square) const {
     mean += (gradient - mean) * rest_1;

@@ -24,9 +24,8 @@ struct Lars {
             .momentum = static_cast<float>(options.momentum()),
             .decay = static_cast<float>(step.decay)};
   }
-  // Of a tensor, from norms that are not 0.
-  static double Ratio(const auto& options, double weight, double gradient, double decay) {
-    return options.trust() * weight / (gradient + decay * weight + options.epsilon());
+  static Trust TrustOf(const auto& options) {
+    return {.factor = options.trust(), .decays = true, .epsilon = options.epsilon()};
   }
 
   RING_HOST_DEVICE void operator()(float gradient, float& weight, float& velocity) const {

@@ -23,10 +23,22 @@
 namespace ringmaster::graph {
 
 // Which norms scale a tensor's step: none; |w| and |g|; |w| and that of the step itself. Then there
-// are also `static double Ratio(options, weight_norm, other_norm, decay)` and, for kByStep,
-// `void Prepare(float gradient, float& slot...) const`, which changes the slots, and
+// are also `float rate`, which they scale, `static Trust TrustOf(const auto& options)` and, for
+// kByStep, `void Prepare(float gradient, float& slot...) const`, which changes the slots, and
 // `float Step(float weight, float slot...) const`, which operator() takes.
 enum class Adapts : uint8_t { kNot, kByGradient, kByStep };
+
+// The ratio of norms: factor |w| / (|other| + decay |w| + epsilon), the decay where `decays`.
+struct Trust {
+  double factor = 1;
+  bool decays = false;
+  double epsilon = 0;
+
+  // Of a tensor, from norms that are not 0.
+  RING_HOST_DEVICE double Ratio(double weight, double other, double decay) const {
+    return factor * weight / (other + (decays ? decay * weight : 0.0) + epsilon);
+  }
+};
 
 // One update of one tensor.
 struct RuleStep {

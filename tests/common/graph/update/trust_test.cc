@@ -60,7 +60,7 @@ Tensors Trained(const Optimizer& optimizer) {
       for (size_t i = 0; i < gradient.size(); ++i) gradient[i] = Value(update, t, i);
       slots.emplace_back(tensors.slots[t].begin(), tensors.slots[t].end());
       squares[t] = {.gradient = SquaresOfAll(gradient), .weight = SquaresOfAll(tensors.weights[t])};
-      if (optimizer.adapts() != Adapts::kByStep) continue;
+      if (!optimizer.norms().needs_steps()) continue;
       const TensorStep step = optimizer.step(update, static_cast<uint32_t>(t));
       PrepareRange(step, gradient, slots[t]);
       for (size_t at = 0; at < gradient.size(); at += 256) {

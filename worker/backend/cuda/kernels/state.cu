@@ -304,12 +304,15 @@ __device__ void StoreNarrow(const Pack<float, kUpdateWidth>& from, T* to) {
   StorePack(narrow, to);
 }
 
-// kAround: something is on around the rule.
+// kAround: something is on around the rule, or norms scale it.
 template <typename Rule, bool kAround>
 __global__ void __launch_bounds__(kUpdateThreads)
-    Update(Rule rule, graph::Around around, UpdateArrays arrays,
+    Update(Rule rule, graph::Around around, double rate, UpdateArrays arrays,
            const uint32_t* __restrict__ blocks, int precision_bits) {
   const int64_t block = blocks[blockIdx.x];
+  if (kAround && arrays.factors != nullptr) {
+    graph::ScaleByNorms(arrays.factors[arrays.tensors[block]], rate, rule, around);
+  }
   const int place = static_cast<int>(threadIdx.x) * kUpdateWidth;
   const int64_t at = block * int64_t{kBlockElements} + place;
   const int left = static_cast<int>(arrays.counts[block]) - place;  // what lies behind is padding
@@ -362,9 +365,10 @@ cudaError_t LaunchUpdate(const graph::TensorStep& step, const UpdateArrays& arra
   return std::visit(
       [&](const auto& rule) {
         using Rule = std::decay_t<decltype(rule)>;
-        const auto kernel = step.around.plain() ? Update<Rule, false> : Update<Rule, true>;
-        return Enqueue(kernel, list.count, dim3(kUpdateThreads), stream, rule, step.around, arrays,
-                       list.blocks, precision_bits);
+        const bool plain = step.around.plain() && arrays.factors == nullptr;
+        const auto kernel = plain ? Update<Rule, false> : Update<Rule, true>;
+        return Enqueue(kernel, list.count, dim3(kUpdateThreads), stream, rule, step.around,
+                       step.rate, arrays, list.blocks, precision_bits);
       },
       step.formula);
 }

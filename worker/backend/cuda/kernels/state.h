@@ -122,6 +122,10 @@ struct UpdateArrays {
   float* average = nullptr;           // of the parameters, where the job has one
   __nv_bfloat16* bfloat16 = nullptr;  // copies of the parameters, rounded half to even; nullptr
   __half* float16 = nullptr;          // where there is none
+
+  // By canonical number, where norms scale steps (norms.h), and of each block its tensor's number.
+  const graph::NormFactors* factors = nullptr;
+  const uint32_t* tensors = nullptr;
 };
 
 // Numbers of blocks, each once; device memory.
@@ -130,7 +134,7 @@ struct BlockList {
   int64_t count;
 };
 
-// Changes those blocks, of tensors with this step, and nothing else.
+// Changes those blocks, of tensors with this step but for their norms, and nothing else.
 cudaError_t LaunchUpdate(const graph::TensorStep& step, const UpdateArrays& arrays,
                          const BlockList& list, int precision_bits, cudaStream_t stream);
 

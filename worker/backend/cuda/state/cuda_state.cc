@@ -39,12 +39,8 @@ CudaState::CudaState(DeviceWeights& weights, const DeviceStateOptions& options,
       slot_count_(optimizer_->slot_names().size()),
       shards_(options.shards),
       precision_bits_(options.precision_bits),
-      bucket_elements_(options.bucket_elements) {}
-
-bool CudaState::Updates(const DeviceStateOptions& options) {
-  const auto optimizer = graph::MakeOptimizer(options.update);
-  return !optimizer.ok() || !(*optimizer)->needs_norms();
-}
+      bucket_elements_(options.bucket_elements),
+      update_(layout_, *optimizer_, precision_bits_) {}
 
 StatusOr<std::unique_ptr<CudaState>> CudaState::Create(DeviceWeights& weights,
                                                        const DeviceStateOptions& options) {
@@ -59,14 +55,15 @@ StatusOr<std::unique_ptr<CudaState>> CudaState::Create(DeviceWeights& weights,
 }
 
 uint64_t CudaState::DeviceBytes(const DeviceStateOptions& options) {
+  const exact::BlockLayout& layout = *options.layout;
   const auto optimizer = graph::MakeOptimizer(options.update);
   const uint64_t slots = optimizer.ok() ? (*optimizer)->slot_names().size() : 0;
-  const exact::BlockLayout& layout = *options.layout;
+  const uint64_t update = optimizer.ok() ? DeviceUpdate::DeviceBytes(layout, **optimizer) : 0;
   const uint64_t blocks = layout.block_count();
   const uint64_t element = 2 * sizeof(int64_t) + slots * sizeof(float);
   // Exponents, and the tables; what belongs to a tensor or is there once does not count.
-  const uint64_t block = sizeof(int16_t) + 4 * sizeof(uint32_t);
-  return layout.arena_elements() * element + blocks * block +
+  const uint64_t block = sizeof(int16_t) + 3 * sizeof(uint32_t);
+  return layout.arena_elements() * element + blocks * block + update +
          DigestScratch(static_cast<int64_t>(blocks)) + 2 * SumTransfer::DeviceBytes(layout);
 }
 
@@ -80,6 +77,7 @@ Status CudaState::Open() {
   RING_ASSIGN_OR_RETURN(downloader_, Downloader::Create(stream_.get()));
   RING_RETURN_IF_ERROR(MakeArrays());
   RING_RETURN_IF_ERROR(FillTables());
+  RING_RETURN_IF_ERROR(update_.Open(*uploader_, stream_.get()));
   RING_ASSIGN_OR_RETURN(from_device_, SumTransfer::Create(layout_, tables_.counts.data()));
   RING_ASSIGN_OR_RETURN(to_device_, SumTransfer::Create(layout_, tables_.counts.data()));
   const std::vector<exact::Bucket> buckets = exact::CutBuckets(layout_, bucket_elements_);
@@ -120,36 +118,14 @@ Status CudaState::FillTables() {
     first_blocks.push_back(static_cast<uint32_t>(tensor.first_block));
   }
   first_blocks.push_back(static_cast<uint32_t>(layout_.block_count()));
-  std::vector<uint32_t> by_step = SortBySteps();
   for (const auto& [from, to] : {std::pair{&counts, &tables_.counts},
                                  {&tensors, &tables_.tensors},
                                  {&indices, &tables_.indices},
-                                 {&first_blocks, &tables_.first_blocks},
-                                 {&by_step, &tables_.by_step}}) {
+                                 {&first_blocks, &tables_.first_blocks}}) {
     RING_RETURN_IF_ERROR(to->Make(from->size()));
     RING_RETURN_IF_ERROR(Upload(*from, to->data()));
   }
   return absl::OkStatus();
-}
-
-std::vector<uint32_t> CudaState::SortBySteps() {
-  const std::span<const exact::TensorRange> tensors = layout_.tensors();
-  std::vector<bool> sorted(tensors.size(), false);
-  std::vector<uint32_t> blocks;
-  for (size_t first = 0; first < tensors.size(); ++first) {
-    if (sorted[first]) continue;
-    EqualSteps equal = {.tensor = tensors[first].tensor, .first = blocks.size()};
-    for (size_t i = first; i < tensors.size(); ++i) {
-      if (sorted[i] || !optimizer_->SameStep(equal.tensor, tensors[i].tensor)) continue;
-      sorted[i] = true;
-      for (size_t b = 0; b < tensors[i].block_count; ++b) {
-        blocks.push_back(static_cast<uint32_t>(tensors[i].first_block + b));
-      }
-    }
-    equal.count = blocks.size() - equal.first;
-    steps_.push_back(equal);
-  }
-  return blocks;
 }
 
 Status CudaState::Upload(const auto& values, void* to) {
@@ -345,26 +321,16 @@ Status CudaState::StartUpdate(SumSource source, uint64_t update) {
                       .exponents = exponents_.data(),
                       .parameters = static_cast<float*>(weights_.arena(DType::kFloat32)),
                       .bfloat16 = static_cast<__nv_bfloat16*>(weights_.arena(DType::kBFloat16)),
-                      .float16 = static_cast<__half*>(weights_.arena(DType::kFloat16))};
+                      .float16 = static_cast<__half*>(weights_.arena(DType::kFloat16)),
+                      .tensors = tables_.tensors.data()};
   const size_t slots = slot_count_ - (optimizer_->averages() ? 1 : 0);
   for (size_t s = 0; s < slots; ++s) arrays.slots[s] = slots_[s].data();
   if (optimizer_->averages()) arrays.average = slots_[slots].data();
-  RING_RETURN_IF_ERROR(StartUpdate(arrays, update));
+  RING_RETURN_IF_ERROR(update_.Start(arrays, update, stream_.get()));
   const TensorBlocks tensors{.count = static_cast<int64_t>(layout_.tensors().size()),
                              .first_blocks = tables_.first_blocks.data()};
   return FromCuda(LaunchClampExponents(tensors, precision_bits_, exponents_.data(), stream_.get()),
                   fmt::format("exponents of update {}", update));
-}
-
-Status CudaState::StartUpdate(const UpdateArrays& arrays, uint64_t update) {
-  for (const EqualSteps& equal : steps_) {
-    const BlockList list = {tables_.by_step.data() + equal.first,
-                            static_cast<int64_t>(equal.count)};
-    const cudaError_t updated = LaunchUpdate(optimizer_->step(update, equal.tensor), arrays, list,
-                                             precision_bits_, stream_.get());
-    RING_RETURN_IF_ERROR(FromCuda(updated, fmt::format("update {}", update)));
-  }
-  return absl::OkStatus();
 }
 
 Status CudaState::StartDigest(SumSource source) {

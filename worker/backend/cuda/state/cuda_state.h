@@ -10,6 +10,7 @@
 #include "common/graph/update/optimizer.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernels/state.h"
+#include "worker/backend/cuda/state/device_update.h"
 #include "worker/backend/cuda/state/sum_transfer.h"
 #include "worker/backend/cuda/state/weights.h"
 #include "worker/backend/device_state.h"
@@ -18,11 +19,8 @@ namespace ringmaster::cuda {
 
 class CudaState final : public DeviceState {
  public:
-  // Whether it can do such updates: those with norms are the host's.
-  [[nodiscard]] static bool Updates(const DeviceStateOptions& options);
-  // `options.layout` is of the weights' parameters, and it can do the updates. From then on
-  // programs with these weights can add up their gradients. RESOURCE_EXHAUSTED when the GPU has no
-  // more memory.
+  // `options.layout` is of the weights' parameters. From then on programs with these weights can
+  // add up their gradients. RESOURCE_EXHAUSTED when the GPU has no more memory.
   [[nodiscard]] static StatusOr<std::unique_ptr<CudaState>> Create(
       DeviceWeights& weights, const DeviceStateOptions& options);
   // What it takes of the GPU beside the weights; `options` as for Create.
@@ -53,12 +51,6 @@ class CudaState final : public DeviceState {
   struct Tables {
     DeviceArray<uint32_t> counts, tensors, indices;  // by block
     DeviceArray<uint32_t> first_blocks;              // by tensor in arena order, and the end
-    DeviceArray<uint32_t> by_step;                   // all blocks, those of equal steps together
-  };
-  // Tensors whose update is the same step: one launch.
-  struct EqualSteps {
-    uint32_t tensor = 0;          // one of them
-    size_t first = 0, count = 0;  // of Tables::by_step
   };
 
   CudaState(DeviceWeights& weights, const DeviceStateOptions& options,
@@ -66,8 +58,6 @@ class CudaState final : public DeviceState {
   Status Open();
   Status MakeArrays();
   Status FillTables();
-  // The blocks, those of equal steps together, and steps_.
-  [[nodiscard]] std::vector<uint32_t> SortBySteps();
   // For host arrays of any element.
   Status Upload(const auto& values, void* to);
 
@@ -83,7 +73,6 @@ class CudaState final : public DeviceState {
   [[nodiscard]] int64_t* Integers(SumSource source) const;
   // Enqueue; the digest is read after a wait.
   Status StartUpdate(SumSource source, uint64_t update);
-  Status StartUpdate(const UpdateArrays& arrays, uint64_t update);
   Status StartDigest(SumSource source);
   Status StartHashes();
   [[nodiscard]] BlockNames names() const {
@@ -108,7 +97,7 @@ class CudaState final : public DeviceState {
   DeviceArray<uint64_t> hashes_;  // two of each part and of the exponents, and `finite`
   Arena host_hashes_{Place::kPinned};
   Tables tables_;
-  std::vector<EqualSteps> steps_;
+  DeviceUpdate update_;
   GradientSums gradient_sums_;
 
   Stream stream_;

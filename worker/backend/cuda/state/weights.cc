@@ -232,20 +232,13 @@ Status CudaWeights::RefreshStatistics(std::span<const float> moving_means,
 
 uint64_t CudaWeights::DeviceBytes(const DeviceStateOptions* state) const {
   const uint64_t weights = DeviceWeights::DeviceBytes(sizes_, types_);
-  const bool none = state == nullptr || !CudaState::Updates(*state);
-  return none ? weights : weights + CudaState::DeviceBytes(*state);
+  return state == nullptr ? weights : weights + CudaState::DeviceBytes(*state);
 }
 
 StatusOr<std::unique_ptr<DeviceState>> CudaWeights::MakeState(const DeviceStateOptions& options) {
   MutexLock lock(mu_);
   if (devices_.empty()) return nullptr;
   RING_RETURN_IF_ERROR(sizes_.CheckLayout(*options.layout));
-  if (!CudaState::Updates(options)) {
-    spdlog::warn(
-        "the state is updated on the host, which is slower: no kernel takes the norms that the "
-        "optimizer needs (clip.global_norm, clip.tensor_norm, lars, lamb)");
-    return nullptr;
-  }
   if (devices_.size() > 1) return MakeGroup(options);
   return CudaState::Create(*devices_.front(), options);
 }
