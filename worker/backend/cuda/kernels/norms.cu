@@ -17,25 +17,25 @@ namespace {
 using exact::kBlockElements;
 
 constexpr unsigned kSquareLanes = 8;  // of common/numeric/arithmetic.h
-constexpr unsigned kNormThreads = kRunBlocks * kSquareLanes;
-constexpr unsigned kNormWarps = kNormThreads / kWarpLanes;
+constexpr unsigned kSquareThreads = kRunBlocks * kSquareLanes;
+constexpr unsigned kSquareWarps = kSquareThreads / kWarpLanes;
 constexpr int kSquareBatch = 8;  // elements that a thread loads at once
 constexpr int kTreeLevels = 32;
 
 static_assert(kBlockElements % (kSquareLanes * kSquareBatch) == 0);
-static_assert(kNormWarps <= kWarpLanes && (kNormWarps & (kNormWarps - 1)) == 0);
+static_assert(kSquareWarps <= kWarpLanes && (kSquareWarps & (kSquareWarps - 1)) == 0);
 
 // The pairwise tree over all threads' values; every thread has it.
 __device__ double SumOfThreads(double sum) {
-  __shared__ double warps[kNormWarps];
+  __shared__ double warps[kSquareWarps];
   for (unsigned lanes = 1; lanes < kWarpLanes; lanes *= 2) {
     sum += __shfl_xor_sync(kAllLanes, sum, static_cast<int>(lanes));
   }
   __syncthreads();  // nobody still reads what the last call left
   if (threadIdx.x % kWarpLanes == 0) warps[threadIdx.x / kWarpLanes] = sum;
   __syncthreads();
-  sum = warps[threadIdx.x % kNormWarps];
-  for (unsigned lanes = 1; lanes < kNormWarps; lanes *= 2) {
+  sum = warps[threadIdx.x % kSquareWarps];
+  for (unsigned lanes = 1; lanes < kSquareWarps; lanes *= 2) {
     sum += __shfl_xor_sync(kAllLanes, sum, static_cast<int>(lanes));
   }
   return sum;
@@ -47,7 +47,7 @@ template <typename Value>
 __device__ double SumOfAll(int64_t count, const Value& value) {
   double waiting[kTreeLevels] = {};
   uint32_t sums = 0;
-  for (int64_t first = 0; first < count; first += kNormThreads, ++sums) {
+  for (int64_t first = 0; first < count; first += kSquareThreads, ++sums) {
     const int64_t mine = first + threadIdx.x;
     double sum = SumOfThreads(mine < count ? value(mine) : 0.0);
     int level = 0;
@@ -94,7 +94,7 @@ struct WeightValues {
 };
 
 template <typename Values>
-__global__ void __launch_bounds__(kNormThreads)
+__global__ void __launch_bounds__(kSquareThreads)
     SumSquares(Values values, const uint32_t* __restrict__ counts,
                const BlockRun* __restrict__ runs, double* __restrict__ sums) {
   const BlockRun run = runs[blockIdx.x];
@@ -137,7 +137,7 @@ __device__ float PrepareElement(const Rule& rule, float gradient, float weight,
 }
 
 template <typename Rule>
-__global__ void __launch_bounds__(kNormThreads)
+__global__ void __launch_bounds__(kSquareThreads)
     Prepare(Rule rule, graph::Around around, double rate, UpdateArrays arrays, int precision_bits,
             const BlockRun* __restrict__ runs, double* __restrict__ sums) {
   const BlockRun run = runs[blockIdx.x];
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(kNormThreads)
 }
 
 // A block of threads takes a tensor.
-__global__ void __launch_bounds__(kNormThreads)
+__global__ void __launch_bounds__(kSquareThreads)
     SumRuns(const TensorRuns* __restrict__ tensors, const double* __restrict__ sums,
             double* __restrict__ squares) {
   const TensorRuns tensor = tensors[blockIdx.x];
@@ -192,14 +192,14 @@ __global__ void __launch_bounds__(kNormThreads)
 }
 
 // One block of threads.
-__global__ void __launch_bounds__(kNormThreads)
+__global__ void __launch_bounds__(kSquareThreads)
     MakeFactors(graph::NormRule rule, const graph::TensorNorms* __restrict__ tensors, int64_t count,
                 SquareSums squares, graph::NormFactors* __restrict__ factors) {
   double all = 0;
   if (rule.global_norm != 0) {  // for every thread
     all = SumOfAll(count, [&](int64_t t) { return tensors[t].adds ? 0.0 : squares.gradients[t]; });
   }
-  for (int64_t t = threadIdx.x; t < count; t += kNormThreads) {
+  for (int64_t t = threadIdx.x; t < count; t += kSquareThreads) {
     factors[t] = rule.FactorsOf(
         {.gradient = squares.gradients[t], .weight = squares.weights[t], .step = squares.steps[t]},
         tensors[t], all);
@@ -211,13 +211,13 @@ __global__ void __launch_bounds__(kNormThreads)
 cudaError_t LaunchGradientSquares(const UpdateArrays& arrays, float limit, int precision_bits,
                                   const RunSums& runs, cudaStream_t stream) {
   const Gradients gradients = {arrays.totals, arrays.exponents, precision_bits, {.limit = limit}};
-  return Enqueue(SumSquares<Gradients>, runs.count, dim3(kNormThreads), stream, gradients,
+  return Enqueue(SumSquares<Gradients>, runs.count, dim3(kSquareThreads), stream, gradients,
                  arrays.counts, runs.runs, runs.sums);
 }
 
 cudaError_t LaunchWeightSquares(const UpdateArrays& arrays, const RunSums& runs,
                                 cudaStream_t stream) {
-  return Enqueue(SumSquares<WeightValues>, runs.count, dim3(kNormThreads), stream,
+  return Enqueue(SumSquares<WeightValues>, runs.count, dim3(kSquareThreads), stream,
                  WeightValues{arrays.parameters}, arrays.counts, runs.runs, runs.sums);
 }
 
@@ -227,7 +227,7 @@ cudaError_t LaunchPrepare(const graph::TensorStep& step, const UpdateArrays& arr
       [&](const auto& rule) {
         using Rule = std::decay_t<decltype(rule)>;
         if constexpr (Rule::kAdapts == graph::Adapts::kByStep) {
-          return Enqueue(Prepare<Rule>, runs.count, dim3(kNormThreads), stream, rule, step.around,
+          return Enqueue(Prepare<Rule>, runs.count, dim3(kSquareThreads), stream, rule, step.around,
                          step.rate, arrays, precision_bits, runs.runs, runs.sums);
         } else {
           return cudaSuccess;
@@ -238,13 +238,13 @@ cudaError_t LaunchPrepare(const graph::TensorStep& step, const UpdateArrays& arr
 
 cudaError_t LaunchTensorSquares(const TensorRuns* tensors, int64_t count, const double* sums,
                                 double* squares, cudaStream_t stream) {
-  return Enqueue(SumRuns, count, dim3(kNormThreads), stream, tensors, sums, squares);
+  return Enqueue(SumRuns, count, dim3(kSquareThreads), stream, tensors, sums, squares);
 }
 
 cudaError_t LaunchFactors(const graph::NormRule& rule, const graph::TensorNorms* tensors,
                           int64_t count, const SquareSums& squares, graph::NormFactors* factors,
                           cudaStream_t stream) {
-  return Enqueue(MakeFactors, 1, dim3(kNormThreads), stream, rule, tensors, count, squares,
+  return Enqueue(MakeFactors, 1, dim3(kSquareThreads), stream, rule, tensors, count, squares,
                  factors);
 }
 
