@@ -102,8 +102,7 @@ class FakeWeights : public Weights {
   }
 
   StatusOr<std::unique_ptr<DeviceState>> MakeState(const DeviceStateOptions& options) override {
-    const auto optimizer = graph::MakeOptimizer(options.update);
-    if (hooks_ == nullptr || (*optimizer)->needs_norms()) return nullptr;
+    if (hooks_ == nullptr) return nullptr;
     auto state = std::make_unique<FakeDeviceState>(
         options, hooks_->device,
         [this](const exact::BlockLayout& layout, std::span<const float> parameters) {

@@ -17,6 +17,7 @@
 #include "common/exact/word_hash.h"
 #include "common/graph/update/optimizer.h"
 #include "common/mutex.h"
+#include "tests/support/whole_update.h"
 #include "worker/backend/device_state.h"
 
 namespace ringmaster {
@@ -115,15 +116,9 @@ class FakeDeviceState : public DeviceState {
       exact::Dequantize(BlockOf(source, b), units_.unit_exponent(b),
                         reduced_.span().data() + b * exact::kBlockElements);
     }
-    for (const exact::TensorRange& range : layout_.tensors()) {
-      std::vector<std::span<float>> slots;
-      for (Arena<float>& slot : slots_) {
-        slots.push_back(slot.span().subspan(range.offset(), range.elements));
-      }
-      graph::UpdateRange(optimizer_->step(update, range.tensor),
-                         parameters_.span().subspan(range.offset(), range.elements),
-                         reduced_.span().subspan(range.offset(), range.elements), slots);
-    }
+    testing::WholeModel model{layout_, parameters_.span(), {}, reduced_.span()};
+    for (Arena<float>& slot : slots_) model.slots.push_back(slot.span());
+    testing::UpdateWhole(*optimizer_, update, model);
     units_.Advance(reduced_.span());
     on_parameters_(layout_, parameters_.span());
     return digest;

@@ -89,7 +89,7 @@ TEST_CASE("Update: every optimizer gives the same bytes in every cluster and on 
 TEST_CASE("Update: what was read of a step that ends early changes nothing") {
   const std::string optimizer = kOptimizers[GENERATE(0, 4, 5)];
   INFO(optimizer);
-  FakeCase job({}, With(optimizer));
+  FakeCase job(HooksOn(false), With(optimizer));
   const auto expected = job.Run(kAlone);
   RequireFinished(expected);
   for (size_t last = 1; last <= 30; ++last) {

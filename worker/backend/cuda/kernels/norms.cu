@@ -18,24 +18,24 @@ using exact::kBlockElements;
 
 constexpr unsigned kSquareLanes = 8;  // of common/numeric/arithmetic.h
 constexpr unsigned kSquareThreads = kRunBlocks * kSquareLanes;
-constexpr unsigned kNormWarps = kSquareThreads / kWarpLanes;
+constexpr unsigned kSquareWarps = kSquareThreads / kWarpLanes;
 constexpr int kSquareBatch = 8;  // elements that a thread loads at once
 constexpr int kTreeLevels = 32;
 
 static_assert(kBlockElements % (kSquareLanes * kSquareBatch) == 0);
-static_assert(kNormWarps <= kWarpLanes && (kNormWarps & (kNormWarps - 1)) == 0);
+static_assert(kSquareWarps <= kWarpLanes && (kSquareWarps & (kSquareWarps - 1)) == 0);
 
 // The pairwise tree over all threads' values; every thread has it.
 __device__ double SumOfThreads(double sum) {
-  __shared__ double warps[kNormWarps];
+  __shared__ double warps[kSquareWarps];
   for (unsigned lanes = 1; lanes < kWarpLanes; lanes *= 2) {
     sum += __shfl_xor_sync(kAllLanes, sum, static_cast<int>(lanes));
   }
   __syncthreads();  // nobody still reads what the last call left
   if (threadIdx.x % kWarpLanes == 0) warps[threadIdx.x / kWarpLanes] = sum;
   __syncthreads();
-  sum = warps[threadIdx.x % kNormWarps];
-  for (unsigned lanes = 1; lanes < kNormWarps; lanes *= 2) {
+  sum = warps[threadIdx.x % kSquareWarps];
+  for (unsigned lanes = 1; lanes < kSquareWarps; lanes *= 2) {
     sum += __shfl_xor_sync(kAllLanes, sum, static_cast<int>(lanes));
   }
   return sum;

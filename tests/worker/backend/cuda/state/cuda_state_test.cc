@@ -2,6 +2,7 @@
 // runtime, with the kernels in the block emulator.
 #include "worker/backend/cuda/state/cuda_state.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -23,6 +24,71 @@ using testing::LayoutOf;
 using testing::Mlp;
 using testing::Sgd;
 
+// Adds the shards of a step on both sides, and on the device what a ring makes of their sums.
+void AddStep(int step, SumSource source, HostState& model, GpuStates& gpu) {
+  AddShards(model, gpu, step == 0 ? 1.0F : 0x1p-5F);
+  CHECK(gpu.ReadSums() == model.sums);
+  model.totals = model.sums;
+  if (source == SumSource::kOwn) return;
+  model.EachElement([&](size_t i) { model.totals[i] += static_cast<int64_t>(i) * 12345 - 7; });
+  gpu.WriteTotals(model.totals);
+}
+
+void CheckHashes(const HostState& model, GpuStates& gpu) {
+  const auto hashes = gpu.Called().Hash();
+  gpu.CheckCurrent();
+  REQUIRE(Message(hashes.status()) == "");
+  CHECK(hashes->trained == model.Hash().trained);
+  CHECK(hashes->exponents == model.Hash().exponents);
+  CHECK(hashes->finite);
+}
+
+// Five steps, the third one skipped; `updated` is called behind each of the others.
+void CheckSteps(HostState& model, GpuStates& gpu, const auto& updated) {
+  uint64_t update = 0;
+  for (int step = 0; step < 5; ++step) {
+    INFO("step " << step);
+    const SumSource source = step % 2 == 1 ? SumSource::kRing : SumSource::kOwn;
+    AddStep(step, source, model, gpu);
+    const bool skips = step == 2;
+    const auto sum = skips ? gpu.Called().Skip(source) : gpu.Called().Apply(source, ++update);
+    gpu.CheckCurrent();
+    REQUIRE(Message(sum.status()) == "");
+    CHECK(*sum == model.DigestOf(model.totals));
+    if (skips) {
+      model.units.Reset();
+    } else {
+      model.Apply(model.totals, update);
+      updated();
+    }
+    gpu.CheckAre(model);
+    CheckHashes(model, gpu);
+    CHECK(gpu.ReadSums() == model.sums);  // until Clear
+  }
+}
+
+// An optimizer, and whether gradients as they are drawn here are above its norms.
+struct NormCase {
+  v1::Optimizer optimizer;
+  bool clips = false;
+};
+
+NormCase WithGlobalNorm(v1::Optimizer optimizer, double norm, bool clips) {
+  optimizer.mutable_clip()->set_global_norm(norm);
+  return {optimizer, clips};
+}
+
+NormCase WithTensorNorm(v1::Optimizer optimizer, double norm) {
+  optimizer.mutable_clip()->set_tensor_norm(norm);
+  optimizer.mutable_ema()->set_decay(0.9);
+  return {optimizer, true};
+}
+
+NormCase WithValue(v1::Optimizer optimizer) {
+  optimizer.mutable_clip()->set_value(0.01);
+  return {optimizer};
+}
+
 }  // namespace
 
 TEST_CASE("CUDA state: several steps give what the host computes, bit for bit") {
@@ -37,31 +103,35 @@ TEST_CASE("CUDA state: several steps give what the host computes, bit for bit") 
     REQUIRE(Message(gpu.Load(model)) == "");
     gpu.CheckCurrent();
     gpu.CheckAre(model);
-    uint64_t update = 0;
-    for (int step = 0; step < 4; ++step) {
-      const bool ring = step % 2 == 1;
-      AddShards(model, gpu, step == 0 ? 1.0F : 0x1p-5F);
-      CHECK(gpu.ReadSums() == model.sums);
-      model.totals = model.sums;
-      if (ring) {
-        model.EachElement(
-            [&](size_t i) { model.totals[i] += static_cast<int64_t>(i) * 12345 - 7; });
-        gpu.WriteTotals(model.totals);
-      }
-      const auto sum = gpu.Called().Apply(ring ? SumSource::kRing : SumSource::kOwn, ++update);
-      gpu.CheckCurrent();
-      REQUIRE(Message(sum.status()) == "");
-      CHECK(*sum == model.DigestOf(model.totals));
-      model.Apply(model.totals, update);
-      gpu.CheckAre(model);
-      const auto hashes = gpu.Called().Hash();
-      gpu.CheckCurrent();
-      REQUIRE(Message(hashes.status()) == "");
-      CHECK(hashes->trained == model.Hash().trained);
-      CHECK(hashes->exponents == model.Hash().exponents);
-      CHECK(hashes->finite);
-      CHECK(gpu.ReadSums() == model.sums);  // until Clear
-    }
+    CheckSteps(model, gpu, [] {});
+  }
+  CHECK(testing::Leaks() == 0);
+}
+
+TEST_CASE("CUDA state: updates with norms give what the host computes, bit for bit") {
+  if (!testing::CanTestState()) return;
+  const graph::Program program = testing::FrozenMlp();
+  const exact::BlockLayout layout = LayoutOf(program);
+  std::vector<float> frozen(exact::kBlockElements);
+  for (size_t i = 0; i < 21; ++i) frozen[i] = static_cast<float>(i) / 7;
+  for (const NormCase& each :
+       {WithGlobalNorm(Adam(), 0.5, true), WithGlobalNorm(Sgd(0.1, 0.9, true), 1e9, false),
+        WithTensorNorm(testing::RmsProp(0.5, true), 0.5), NormCase{testing::Lars()},
+        WithValue(testing::Lars()), WithTensorNorm(testing::Lars(), 0.5), NormCase{testing::Lamb()},
+        WithGlobalNorm(testing::Lamb(), 0.5, true)}) {
+    INFO(each.optimizer.ShortDebugString());
+    HostState model(layout, each.optimizer);
+    GpuStates gpu(program, layout, each.optimizer, {testing::LastGpu()});
+    REQUIRE(Message(gpu.Load(model)) == "");
+    REQUIRE(Message(gpu.weights().LoadFrozen(frozen)) == "");
+    CheckSteps(model, gpu, [&] {
+      const auto clipped = [](const graph::NormFactors& of) { return of.gradient < 1; };
+      const auto adapted = [](const graph::NormFactors& of) { return of.rate != 1; };
+      CHECK(std::ranges::any_of(model.factors, clipped) == each.clips);
+      CHECK(std::ranges::any_of(model.factors, adapted) ==
+            model.optimizer->norms().needs_weights());
+    });
+    gpu.CheckFrozen(frozen);
   }
   CHECK(testing::Leaks() == 0);
 }

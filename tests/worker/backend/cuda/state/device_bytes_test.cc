@@ -24,7 +24,8 @@ TEST_CASE("CUDA weights: planned bytes are those that weights and state take") {
     auto program = testing::ModelProgram({.name = "alexnet", .samples = 1, .policy = policy});
     REQUIRE(program.ok());
     const testing::Master master(*program, 1);
-    for (const v1::Optimizer& optimizer : {Adam(), Sgd(0.1, 0.9, false), Sgd(0.1, 0, false)}) {
+    for (const v1::Optimizer& optimizer :
+         {Adam(), Sgd(0.1, 0.9, false), Sgd(0.1, 0, false), testing::Lamb()}) {
       const DeviceStateOptions options{
           .layout = &master.layout, .update = {optimizer}, .shards = 4, .precision_bits = 21};
       REQUIRE(DeviceBytes() == 0);

@@ -47,7 +47,7 @@ GpuStates::GpuStates(const graph::Program& program, const exact::BlockLayout& la
     }
   }
   auto made = weights_.MakeState({.layout = &layout,
-                                  .update = {optimizer},
+                                  .update = UpdateOf(layout, optimizer),
                                   .shards = kShards,
                                   .precision_bits = kPrecisionBits});
   REQUIRE(Message(made.status()) == "");
@@ -126,19 +126,32 @@ void GpuStates::CheckAre(const HostState& host) {
   CHECK(std::ranges::equal(exponents, host.units.exponents()));
   for (size_t gpu = 0; gpu < size(); ++gpu) {
     INFO("GPU " << gpus_[gpu]);
-    CheckCopy<float>(gpu, host, DType::kFloat32);
-    CheckCopy<cpu::BFloat16>(gpu, host, DType::kBFloat16);
-    CheckCopy<cpu::Float16>(gpu, host, DType::kFloat16);
+    CheckCopies(gpu, host.parameters, [&](DType type) { return device(gpu).arena(type); });
   }
 }
 
+void GpuStates::CheckFrozen(const std::vector<float>& values) {
+  const auto number = static_cast<uint32_t>(layout_.tensors().size());
+  for (size_t gpu = 0; gpu < size(); ++gpu) {
+    INFO("GPU " << gpus_[gpu]);
+    CheckCopies(gpu, values, [&](DType type) { return device(gpu).parameter(number, type); });
+  }
+}
+
+void GpuStates::CheckCopies(size_t gpu, const std::vector<float>& values,
+                            const std::function<const void*(DType)>& place) {
+  CheckCopy<float>(gpu, values, place(DType::kFloat32));
+  CheckCopy<cpu::BFloat16>(gpu, values, place(DType::kBFloat16));
+  CheckCopy<cpu::Float16>(gpu, values, place(DType::kFloat16));
+}
+
 template <typename T>
-void GpuStates::CheckCopy(size_t gpu, const HostState& host, DType type) {
+void GpuStates::CheckCopy(size_t gpu, const std::vector<float>& values, const void* place) {
   std::vector<T> expected;
-  for (const float value : host.parameters) expected.emplace_back(value);
+  for (const float value : values) expected.emplace_back(value);
   CHECK(cudaSetDevice(gpus_[gpu]) == cudaSuccess);
   const cuda::Stream stream = *cuda::MakeStream();
-  const auto found = Download<T>(device(gpu).arena(type), expected.size(), stream.get());
+  const auto found = Download<T>(place, expected.size(), stream.get());
   CHECK(std::memcmp(found.data(), expected.data(), expected.size() * sizeof(T)) == 0);
 }
 

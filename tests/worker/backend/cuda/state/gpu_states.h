@@ -2,6 +2,7 @@
 // backend makes of it, called as a worker calls it. Main thread: it asserts.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -35,12 +36,17 @@ class GpuStates {
   void WriteTotals(const std::vector<int64_t>& totals);
   // Parameters on every GPU, in every type; slots and exponents.
   void CheckAre(const HostState& host);
+  // What LoadFrozen was given of the one frozen parameter, likewise.
+  void CheckFrozen(const std::vector<float>& values);
 
  private:
   static StatusOr<cuda::Nccl> NoNccl();
   [[nodiscard]] std::vector<exact::Bucket> buckets() const;
+  // `place`: where the values lie in a type.
+  void CheckCopies(size_t gpu, const std::vector<float>& values,
+                   const std::function<const void*(graph::DType)>& place);
   template <typename T>
-  void CheckCopy(size_t gpu, const HostState& host, graph::DType type);
+  void CheckCopy(size_t gpu, const std::vector<float>& values, const void* place);
 
   const exact::BlockLayout& layout_;
   cuda::CudaWeights weights_;

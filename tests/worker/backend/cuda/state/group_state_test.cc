@@ -39,11 +39,13 @@ TEST_CASE("Group state: several steps on several GPUs give what the host compute
   if (!testing::CanTestState()) return;
   const graph::Program program = testing::Mlp();
   const exact::BlockLayout layout = testing::LayoutOf(program);
+  v1::Optimizer with_norms = testing::Lamb();
+  with_norms.mutable_clip()->set_global_norm(0.5);
   for (const std::vector<int>& gpus : Groups()) {
-    {
-      INFO(gpus.size() << " GPUs");
-      HostState host(layout, testing::Adam());
-      GpuStates group(program, layout, testing::Adam(), gpus, testing::GroupNccl);
+    for (const v1::Optimizer& optimizer : {testing::Adam(), with_norms}) {
+      INFO(gpus.size() << " GPUs, " << optimizer.ShortDebugString());
+      HostState host(layout, optimizer);
+      GpuStates group(program, layout, optimizer, gpus, testing::GroupNccl);
       REQUIRE(Message(group.Load(host)) == "");
       group.CheckAre(host);
       for (uint64_t update = 1; update <= 4; ++update) {

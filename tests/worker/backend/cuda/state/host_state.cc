@@ -1,25 +1,40 @@
 #include "tests/worker/backend/cuda/state/host_state.h"
-#include "tests/support/model_option.h"
-#include "tests/support/zoo_program.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <optional>
 
 #include "common/exact/word_hash.h"
+#include "tests/support/model_option.h"
+#include "tests/support/whole_update.h"
+#include "tests/support/zoo_program.h"
 #include "worker/backend/refresh_input.h"
 
 namespace ringmaster::testing {
 
 using exact::kBlockElements;
 
-graph::Program Mlp() {
+namespace {
+
+// Without the parameter of this number, which is frozen, where there is one.
+graph::Program MlpOf(int64_t hidden, std::optional<int> frozen) {
   v1::Model model = zoo::Model("mlp");
   testing::SetOption("dropout", 0.0, &model);
-  testing::SetHidden({5}, &model);
-  auto program = zoo::BuildProgram(model, {.data = {12, 36, 1, 3}});
+  testing::SetHidden({hidden}, &model);
+  auto graph = zoo::BuildGraph(model, {12, 36, 1, 3});
+  REQUIRE(Message(graph.status()) == "");
+  if (frozen.has_value()) graph->mutable_parameters(*frozen)->set_trainable(false);
+  auto program = graph::BuildProgram(
+      *graph,
+      {.mode = graph::Mode::kTraining, .samples = 1, .policy = v1::POLICY_FLOAT32, .memory = {}});
   REQUIRE(Message(program.status()) == "");
   return *std::move(program);
 }
+
+}  // namespace
+
+graph::Program Mlp() { return MlpOf(5, {}); }
+graph::Program FrozenMlp() { return MlpOf(21, 1); }
 
 exact::BlockLayout LayoutOf(const graph::Program& program) {
   const RefreshSizes sizes(program);
@@ -30,9 +45,20 @@ exact::BlockLayout LayoutOf(const graph::Program& program) {
   return *std::move(layout);
 }
 
+graph::UpdateOptions UpdateOf(const exact::BlockLayout& layout, const v1::Optimizer& optimizer) {
+  graph::UpdateOptions update{.optimizer = optimizer, .tensors = {}};
+  for (size_t t = 0; t < layout.tensors().size(); ++t) {
+    v1::TensorUpdate& tensor = update.tensors.emplace_back();
+    tensor.set_learning_rate(t == 3 ? 0.5 : 1);
+    tensor.set_weight_decay(t % 2 == 0 ? 0.125 : 0);
+    tensor.set_adapts(t % 2 == 0);
+  }
+  return update;
+}
+
 HostState::HostState(const exact::BlockLayout& blocks, const v1::Optimizer& options)
     : layout(blocks),
-      optimizer(*graph::MakeOptimizer({.optimizer = options})),
+      optimizer(*graph::MakeOptimizer(UpdateOf(blocks, options))),
       units(&blocks, kPrecisionBits),
       parameters(blocks.arena_elements()),
       slots(optimizer->slot_names().size(), std::vector<float>(blocks.arena_elements())),
@@ -96,15 +122,8 @@ void HostState::Apply(const std::vector<int64_t>& integers, uint64_t update) {
     exact::Dequantize({&integers[b * kBlockElements], layout.blocks()[b].count},
                       units.unit_exponent(b), &reduced[b * kBlockElements]);
   }
-  for (const exact::TensorRange& range : layout.tensors()) {
-    const auto part = [&](std::vector<float>& arena) {
-      return std::span(arena).subspan(range.offset(), range.elements);
-    };
-    std::vector<std::span<float>> ranges;
-    for (auto& slot : slots) ranges.push_back(part(slot));
-    graph::UpdateRange(optimizer->step(update, range.tensor), part(parameters), part(reduced),
-                       ranges);
-  }
+  factors =
+      UpdateWhole(*optimizer, update, {layout, parameters, {slots.begin(), slots.end()}, reduced});
   units.Advance(reduced);
 }
 

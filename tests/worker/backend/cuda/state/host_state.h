@@ -23,7 +23,12 @@ constexpr uint32_t kShards = 3;
 
 // Four tensors: 2160, 5, 15 and 3 elements.
 [[nodiscard]] graph::Program Mlp();
+// Three: 9072, 63 and 3 elements; one of 21 is frozen.
+[[nodiscard]] graph::Program FrozenMlp();
 [[nodiscard]] exact::BlockLayout LayoutOf(const graph::Program& program);
+// Some tensors decay and adapt, some have rates of their own; some have equal steps.
+[[nodiscard]] graph::UpdateOptions UpdateOf(const exact::BlockLayout& layout,
+                                            const v1::Optimizer& optimizer);
 
 struct HostState {
   HostState(const exact::BlockLayout& blocks, const v1::Optimizer& options);
@@ -53,6 +58,7 @@ struct HostState {
   std::vector<float> parameters;
   std::vector<std::vector<float>> slots;
   std::vector<int64_t> sums, totals;
+  std::vector<graph::NormFactors> factors;  // of the last Apply
 };
 
 }  // namespace ringmaster::testing
