@@ -1,4 +1,5 @@
-// The elementwise family's numbers on a CPU: what a value is does not depend on where it stands.
+// The elementwise family's numbers on a CPU: what a value is does not depend on where it stands,
+// nor on how wide vectors are.
 #include "worker/backend/cpu/packet.h"
 
 #include <catch2/catch.hpp>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "common/graph/ops/op_list.h"
+#include "worker/backend/cpu/parallel.h"
 
 namespace ringmaster::cpu {
 namespace {
@@ -53,6 +55,50 @@ TEST_CASE("Packets: a value does not depend on its place in the tensor") {
       }
     }
   });
+}
+
+// body(to) writes x.size() floats.
+template <typename Body>
+void CheckWidths(const char* name, size_t count, const Body& body) {
+  INFO(name);
+  std::vector<float> narrow(count), wide(count);
+  const auto into_narrow = [&](int64_t) { body(narrow.data()); };
+  const auto into_wide = [&](int64_t) { body(wide.data()); };
+  RunBodies(into_narrow, 0, 1);
+  RunBodiesWide(into_wide, 0, 1);
+  CHECK(std::memcmp(narrow.data(), wide.data(), count * sizeof(float)) == 0);
+}
+
+TEST_CASE("Loops: vectors of 512 bits give the bits of those of 256") {
+  if (!HasWideVectors()) return;
+  const std::vector<float> x = Arguments();
+  const auto count = static_cast<int64_t>(x.size());
+  ForEachFunction([&](const char* name, const auto& f) {
+    CheckWidths(name, x.size(), [&](float* to) { MapPackets(count, f, to, x.data()); });
+  });
+  const auto check = [&](const char* name, auto type) {
+    using T = decltype(type);
+    std::vector<T> stored(x.size()), scaled(x.size());
+    Convert(x.data(), stored.data(), count);
+    CheckWidths(name, x.size(), [&](float* to) {
+      InStrips(
+          count,
+          [&](int64_t at, int64_t length, const auto* from, auto* into) {
+            for (int64_t i = 0; i < length; ++i) {
+              const float line = (static_cast<float>(from[i]) - 0.3F) * x[at + i] + 0.7F;
+              into[i] = std::remove_reference_t<decltype(*into)>(line <= 0 ? 0.0F : line);
+            }
+          },
+          static_cast<const T*>(stored.data()), scaled.data());
+      for (int64_t i = 0; i < count; ++i) {
+        to[i % 64] += static_cast<float>(scaled[i]) * static_cast<float>(stored[i]);
+      }
+      Convert(scaled.data(), to + 64, count - 64);
+    });
+  };
+  check("float32", float{});
+  check("bfloat16", BFloat16{});
+  check("float16", Float16{});
 }
 
 TEST_CASE("Packets: NaN passes, and infinity is no NaN where the function has a value") {

@@ -1,6 +1,7 @@
-// Loops over a core's fixed group of threads. The split depends on the loop's length and the thread
-// count alone; bodies that write disjoint results give the same bits for every thread count.
-// Called from the core's thread only; a body must not call it again.
+// Loops over a core's fixed group of threads, in the widest vectors of the machine. The split
+// depends on the loop's length and the thread count alone; bodies that write disjoint results give
+// the same bits for every thread count. Called from the core's thread only; a body must not call it
+// again.
 #pragma once
 
 #include <cstdint>
