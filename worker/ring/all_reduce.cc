@@ -133,8 +133,7 @@ Status AllReduce::Work(Until until) {
   if (position_.size == 1) return absl::OkStatus();
   const Status status = Loop(until);
   if (!status.ok()) link_->Cancel(status);
-  // Else the caller comes back at once.
-  if (!status.ok() || idle()) link_->Rest();
+  link_->Rest();
   return status;
 }
 

@@ -51,6 +51,9 @@ Status CheckResidual(const BatchNormAttributes& attributes, OpInputs inputs) {
   if (!attributes.scale || !attributes.center) {
     return InvalidArgument("an add is folded only where there are gamma and beta");
   }
+  if (attributes.activation == Activation::kRelu6) {
+    return InvalidArgument("a relu6 is folded only where there is no residual");
+  }
   return ExpectSame("residual", inputs.back(), inputs[0]);
 }
 

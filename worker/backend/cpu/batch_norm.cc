@@ -55,9 +55,9 @@ struct Extent {
   int64_t rows_of(int64_t piece) const {
     return std::min(piece_rows(), rows - piece * piece_rows());
   }
-  // Two vectors of lanes for each piece, then six for the whole.
+  // Two vectors of lanes for each piece, then five for the whole.
   size_t workspace_bytes() const {
-    return sizeof(float) * static_cast<size_t>((2 * pieces() + 6) * lanes());
+    return sizeof(float) * static_cast<size_t>((2 * pieces() + 5) * lanes());
   }
   float* first_of(const Operands& operands, int64_t piece) const {
     return reinterpret_cast<float*>(operands.workspace) + 2 * piece * lanes();
@@ -65,7 +65,7 @@ struct Extent {
   float* second_of(const Operands& operands, int64_t piece) const {
     return first_of(operands, piece) + lanes();
   }
-  // Vector `i` of six.
+  // Vector `i` of five.
   float* whole(const Operands& operands, int i) const {
     return first_of(operands, pieces()) + i * lanes();
   }

@@ -193,6 +193,9 @@ TEST_CASE("OpTable: a batch_norm with a residual wants gamma, beta and one like 
   CHECK(
       ErrorOf(Infer(BatchNorm{{.center = false, .residual = true}}, {{{4, 2}}, {{2}}, {{4, 2}}})) ==
       "layer (batch_norm): an add is folded only where there are gamma and beta");
+  inputs[3] = {{4, 2}};
+  CHECK(ErrorOf(Infer(BatchNorm{{.activation = Activation::kRelu6, .residual = true}}, inputs)) ==
+        "layer (batch_norm): a relu6 is folded only where there is no residual");
   std::vector<TensorType> gradient = {{{4, 2}}, {{4, 2}}, {{2}}, {{2}}, {{2}}, {{2}}};
   const BatchNormAttributes relu = {.activation = Activation::kRelu, .residual = true};
   CHECK_FALSE(Infer(BatchNormGradient{relu}, gradient).ok());
