@@ -1,7 +1,7 @@
 // The gradient of batch_norm in two passes over x and dy, which compute once more what its relu or
 // relu6 let pass: one sums by channel, in two levels like the statistics, the other applies,
-// backwards. Where there is a residual, whose gradient is what passes, the first writes that and the
-// second reads it.
+// backwards. Where there is a residual, whose gradient is what passes, the first writes that and
+// the second reads it.
 #include "worker/backend/cuda/kernels/batch_norm_tiles.h"
 #include "worker/backend/cuda/kernels/normalization.h"
 

@@ -1,8 +1,8 @@
 // Memory that a kernel gets: at an address on which the widest of its packs may begin, with a page
 // behind it that may not be touched, no more bytes in front of that page than the address costs,
 // which the race check tells of when a kernel reads them, and bytes around it that must not change.
-// A GPU's buffers begin at multiples of 256 bytes and are padded to them; products alone may rely on
-// where theirs begin. Not thread-safe.
+// A GPU's buffers begin at multiples of 256 bytes and are padded to them; products alone may rely
+// on where theirs begin. Not thread-safe.
 #pragma once
 
 #include <sys/mman.h>
