@@ -2,6 +2,7 @@
 // that once more, and must find what was stored. Thread-compatible (a free function).
 #pragma once
 
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
@@ -80,6 +81,21 @@ StatusOr<ReluMask> MaskOf(graph::Activation activation, graph::DType compute, co
     if (sum != dbeta[c]) ++mask.wrong;
   }
   return mask;
+}
+
+// That the gradient's mask is the forward pass's, by relu and by relu6, in elements of every kind.
+template <typename Run>
+void CheckMasks(graph::DType compute, const Run& run) {
+  for (const auto activation : {graph::Activation::kRelu, graph::Activation::kRelu6}) {
+    INFO(graph::Name(compute) << ", activation " << static_cast<int>(activation));
+    const auto mask = MaskOf(activation, compute, run);
+    REQUIRE(Message(mask.status()) == "");
+    CHECK(mask->wrong == 0);
+    CHECK(mask->passed > 0);
+    CHECK(mask->stopped > 0);
+    CHECK((mask->underflowed > 0) == (compute == graph::DType::kFloat16));
+    CHECK((mask->overflowed > 0) == (activation == graph::Activation::kRelu6));
+  }
 }
 
 }  // namespace ringmaster::testing
