@@ -19,8 +19,7 @@ std::string PrintAttributes(const Op& op) {
     if (op.residual) text += " +residual";
   }
   if constexpr (requires { op.activation; }) {
-    if (op.activation == Activation::kRelu) text += " +relu";
-    if (op.activation == Activation::kRelu6) text += " +relu6";
+    if (op.activation != Activation::kNone) text += fmt::format(" +{}", Name(op.activation));
   }
   return text;
 }

@@ -28,8 +28,21 @@ using Shape = std::vector<int64_t>;  // empty = a scalar
 [[nodiscard]] std::string ToString(const Shape& shape);  // (64, 32, 32, 3)
 
 // What a node applies to its result before it writes it. Set by the fusion pass, never by a model.
-// kRelu6 only on a batch_norm without residual.
-enum class Activation : uint8_t { kNone, kRelu, kRelu6 };
+// kRelu6 and kSwish only on a batch_norm without residual.
+enum class Activation : uint8_t { kNone, kRelu, kRelu6, kSwish };
+[[nodiscard]] constexpr const char* Name(Activation activation) {
+  switch (activation) {
+    case Activation::kRelu:
+      return "relu";
+    case Activation::kRelu6:
+      return "relu6";
+    case Activation::kSwish:
+      return "swish";
+    case Activation::kNone:
+      break;
+  }
+  return "none";
+}
 
 struct TensorType {
   Shape shape;

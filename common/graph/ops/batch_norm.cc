@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/graph/ops/operands.h"
+#include "common/graph/ops/unary.h"
 
 namespace ringmaster::graph {
 namespace {
@@ -51,8 +52,9 @@ Status CheckResidual(const BatchNormAttributes& attributes, OpInputs inputs) {
   if (!attributes.scale || !attributes.center) {
     return InvalidArgument("an add is folded only where there are gamma and beta");
   }
-  if (attributes.activation == Activation::kRelu6) {
-    return InvalidArgument("a relu6 is folded only where there is no residual");
+  if (attributes.activation != Activation::kNone && attributes.activation != Activation::kRelu) {
+    return InvalidArgument("a {} is folded only where there is no residual",
+                           Name(attributes.activation));
   }
   return ExpectSame("residual", inputs.back(), inputs[0]);
 }
@@ -61,15 +63,34 @@ double InverseDeviation(const ReferenceCall& call, double variance) {
   return 1 / std::sqrt(variance + AttributesOf(call.node).epsilon);
 }
 
-// y between the bounds of the activation.
-double Clamped(Activation activation, double y) {
-  if (activation == Activation::kNone) return y;
-  return activation == Activation::kRelu ? std::max(y, 0.0) : std::clamp(y, 0.0, 6.0);
+// y of what lies before the activation.
+double Activated(Activation activation, double z) {
+  switch (activation) {
+    case Activation::kRelu:
+      return std::max(z, 0.0);
+    case Activation::kRelu6:
+      return std::clamp(z, 0.0, 6.0);
+    case Activation::kSwish:
+      return Swish{}.Forward(z);
+    case Activation::kNone:
+      break;
+  }
+  return z;
 }
 
-// Whether a gradient passes at y: it is no bound of the activation.
-bool Passes(Activation activation, double y) {
-  return activation == Activation::kNone || (y > 0 && (activation == Activation::kRelu || y < 6));
+// What of dy passes the activation where that lay before it, or, of a relu, where that is y.
+double Passed(Activation activation, double z, double dy) {
+  switch (activation) {
+    case Activation::kRelu:
+      return z > 0 ? dy : 0;
+    case Activation::kRelu6:
+      return z > 0 && z < 6 ? dy : 0;
+    case Activation::kSwish:
+      return Swish{}.Backward(z, dy);
+    case Activation::kNone:
+      break;
+  }
+  return dy;
 }
 
 // What one channel's x becomes before the activation.
@@ -90,7 +111,7 @@ void Normalize(const ReferenceCall& call, size_t channel, double mean, double va
   for (size_t i = channel; i < x.size(); i += channels) {
     y[i] = line(x[i]);
     if (AttributesOf(call.node).residual) y[i] += call.inputs.back()[i];
-    y[i] = Clamped(AttributesOf(call.node).activation, y[i]);
+    y[i] = Activated(AttributesOf(call.node).activation, y[i]);
   }
 }
 
@@ -243,24 +264,24 @@ void BatchNormGradient::Reference(const ReferenceCall& call) {
     const double gamma = attributes.scale ? call.inputs[4][c] : 1;
     const bool beta = attributes.center && attributes.activation != Activation::kNone;
     const Line line = {mean, gamma * inverse, beta ? call.inputs[attributes.scale ? 5 : 4][c] : 0};
-    const auto masked = [&](size_t i) {
-      const double y = attributes.residual ? call.inputs[6][i] : line(x[i]);
-      if (!Passes(attributes.activation, y)) return 0.0;
-      return call.inputs[1][i] + (call.inputs.size() > 7 ? call.inputs[7][i] : 0);
+    const auto passed = [&](size_t i) {
+      const double z = attributes.residual ? call.inputs[6][i] : line(x[i]);
+      const double more = call.inputs.size() > 7 ? call.inputs[7][i] : 0;
+      return Passed(attributes.activation, z, call.inputs[1][i] + more);
     };
     for (size_t i = c; attributes.residual && i < x.size(); i += channels) {
-      call.outputs[3][i] = masked(i);
+      call.outputs[3][i] = passed(i);
     }
     double dgamma = 0;
     double dbeta = 0;
     for (size_t i = c; i < x.size(); i += channels) {
-      dgamma += masked(i) * (x[i] - mean) * inverse;
-      dbeta += masked(i);
+      dgamma += passed(i) * (x[i] - mean) * inverse;
+      dbeta += passed(i);
     }
     for (size_t i = c; i < x.size(); i += channels) {
       const double normalized = (x[i] - mean) * inverse;
       call.outputs[0][i] =
-          gamma * inverse * (masked(i) - dbeta / count - normalized * dgamma / count);
+          gamma * inverse * (passed(i) - dbeta / count - normalized * dgamma / count);
     }
     if (attributes.scale) call.outputs[1][c] = dgamma;
     if (attributes.center) call.outputs[attributes.scale ? 2 : 1][c] = dbeta;

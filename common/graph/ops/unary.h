@@ -184,8 +184,19 @@ struct Swish {
   }
   template <typename R>
   RING_HOST_DEVICE R Backward(R x, R y, R dy) const {
+    return dy * Slope(Logistic(x), y);
+  }
+  // Where nobody kept y.
+  template <typename R>
+  RING_HOST_DEVICE R Backward(R x, R dy) const {
     const R s = Logistic(x);
-    return dy * (s + y * (R(1) - s));
+    return dy * Slope(s, x * s);
+  }
+
+ private:
+  template <typename R>
+  RING_HOST_DEVICE static R Slope(R s, R y) {
+    return s + y * (R(1) - s);
   }
 };
 

@@ -44,7 +44,8 @@ class FusionPass {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (nodes_[i].as<Add>() != nullptr) FoldAdd(static_cast<NodeId>(i));
       if (nodes_[i].as<Relu>() != nullptr) FoldRelu(static_cast<NodeId>(i));
-      if (nodes_[i].as<Relu6>() != nullptr) FoldRelu6(static_cast<NodeId>(i));
+      if (nodes_[i].as<Relu6>() != nullptr) FoldInNorm(static_cast<NodeId>(i), Activation::kRelu6);
+      if (nodes_[i].as<Swish>() != nullptr) FoldInNorm(static_cast<NodeId>(i), Activation::kSwish);
     }
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (nodes_[i].as<BatchNormGradient>() != nullptr) FoldGradient(static_cast<NodeId>(i));
@@ -108,12 +109,14 @@ class FusionPass {
     if (before != kFed) Fold(relu, Activation::kRelu, before, ActivationOf(&at(before)));
   }
 
-  void FoldRelu6(NodeId relu6) {
-    const NodeId before = OnlyReads(at(relu6).inputs[0]);
+  // What a batch_norm alone takes. Not a swish whose gradient reads its input: that one reads it,
+  // too.
+  void FoldInNorm(NodeId id, Activation activation) {
+    const NodeId before = OnlyReads(at(id).inputs[0]);
     if (before == kFed) return;
     BatchNormAttributes* norm = NormOf(&at(before));
     if (norm == nullptr || norm->residual) return;
-    Fold(relu6, Activation::kRelu6, before, &norm->activation);
+    Fold(id, activation, before, &norm->activation);
   }
 
   // `kept` is where the node before keeps its activation; nullptr: it cannot have one.
@@ -124,21 +127,39 @@ class FusionPass {
     Drop(id);
   }
 
+  // Forward, a swish whose gradient that batch_norm's will take over, so that nobody is left who
+  // reads what lies between the two. False: somebody else does, or the swish's gradient has another
+  // reader.
+  bool FoldSwish(NodeId gradient, NodeId before) {
+    const ValueId z = at(before).outputs[0];
+    const NodeId swish = producer(at(gradient).inputs[1]);
+    if (at(gradient).inputs[0] != z || readers_[static_cast<size_t>(z)] != 2) return false;
+    if (swish == kFed || at(swish).inputs[0] != z || at(swish).as<Swish>() == nullptr) return false;
+    if (!ReadOnce(at(gradient).outputs[0])) return false;
+    Fold(swish, Activation::kSwish, before, &at(before).as<BatchNorm>()->activation);
+    return true;
+  }
+
   // Where a batch_norm's gradient reads what passes its activation.
   void FoldGradient(NodeId id) {
     const NodeId mask = producer(at(id).inputs[1]);
     const NodeId statistics = producer(at(id).inputs[2]);
     if (mask == kFed || statistics == kFed) return;
     const auto* norm = at(statistics).as<BatchNorm>();
-    const bool masks =
-        at(mask).as<ReluGradient>() != nullptr || at(mask).as<UnaryGradient<Relu6>>() != nullptr;
-    if (!masks || norm == nullptr || now(at(mask).inputs[0]) != at(statistics).outputs[0]) return;
+    if (norm == nullptr) return;
+    if (at(mask).as<UnaryGradient<Swish>>() != nullptr) {
+      if (!FoldSwish(mask, statistics)) return;
+    } else {
+      const bool masks =
+          at(mask).as<ReluGradient>() != nullptr || at(mask).as<UnaryGradient<Relu6>>() != nullptr;
+      if (!masks || now(at(mask).inputs[0]) != at(statistics).outputs[0]) return;
+    }
     const bool residual = norm->residual;
     if (!residual && !ReadOnce(at(id).inputs[1])) return;
     auto* attributes = at(id).as<BatchNormGradient>();
     attributes->activation = norm->activation;
     attributes->residual = residual;
-    at(id).inputs[1] = at(mask).inputs[1];
+    at(id).inputs[1] = at(mask).inputs.back();
     if (norm->center) at(id).inputs.push_back(at(statistics).inputs[norm->scale ? 2 : 1]);
     if (!residual) return Drop(mask);
     at(id).inputs.push_back(at(mask).inputs[0]);

@@ -15,8 +15,8 @@ namespace ringmaster::graph {
 // changes nothing.
 [[nodiscard]] Status ApplyPolicy(Program* program, DType compute);
 
-// fusion.cc. Folds add and relu nodes into the nodes before them. It runs after the policy; what it
-// fuses is a fixed rule, so that it never depends on a device's memory.
+// fusion.cc. Folds adds and activations into the nodes before them. It runs after the policy; what
+// it fuses is a fixed rule, so that it never depends on a device's memory.
 
 // An add of two values of one shape, of which one comes from a batch_norm or batch_norm_inference
 // with gamma and beta and has no other reader, becomes that node: the other value is its residual.
@@ -28,6 +28,11 @@ namespace ringmaster::graph {
 // That of one with a residual takes the relu_gradient over whoever reads it, which is its
 // residual's gradient then, and an add of two before it that nobody else reads; it runs in its
 // place.
+//
+// A relu6 becomes the activation of a batch_norm or batch_norm_inference without residual in the
+// same way, and its gradient the mask of the batch_norm's. So does a swish; but one that has a
+// gradient, which reads the swish's input, too, does so together with that or not at all, and so
+// stays behind a frozen batch_norm, which is a batch_norm_inference.
 void FuseActivations(Program* program);
 
 // rewrite.cc. Removes the nodes whose results nobody needs.

@@ -12,7 +12,9 @@
 #include <cmath>
 #include <tuple>
 
+#include "common/graph/ops/unary.h"
 #include "worker/backend/cpu/kernel.h"
+#include "worker/backend/cpu/packet.h"
 #include "worker/backend/cpu/parallel.h"
 #include "worker/backend/cpu/strips.h"
 
@@ -29,6 +31,8 @@ decltype(auto) WithActivation(Activation activation, Body&& body) {
       return body.template operator()<Activation::kRelu>();
     case Activation::kRelu6:
       return body.template operator()<Activation::kRelu6>();
+    case Activation::kSwish:
+      return body.template operator()<Activation::kSwish>();
     case Activation::kNone:
       break;
   }
@@ -203,7 +207,7 @@ const float* Scales(const Extent& e, const float* gamma, const float* variance, 
 
 // What x, of that deviation from its mean, becomes before the activation: the same operations
 // wherever it is asked for, so the same bits.
-inline float Scaled(float deviation, float scale, float beta) { return deviation * scale + beta; }
+inline auto Scaled(auto deviation, auto scale, auto beta) { return deviation * scale + beta; }
 
 // By lane, what makes y of x.
 struct LinesOf {
@@ -218,8 +222,7 @@ float Clamped(float value) {
   return value <= 0 ? 0.0F : upper;
 }
 
-// y = (x - mean) scale + beta, plus the residual where there is one, clamped where there is an
-// activation.
+// y = (x - mean) scale + beta, plus the residual where there is one, behind the activation.
 template <typename T, Activation kActivation, bool kResidual>
 void Normalize(const Extent& e, const T* x, const T* residual, T* y, const LinesOf& lines) {
   const auto normalize = [=]<typename U>(int64_t at, int64_t length, const U* __restrict from,
@@ -235,7 +238,12 @@ void Normalize(const Extent& e, const T* x, const T* residual, T* y, const Lines
     for (int64_t r = first; r < last; r += e.group) {
       const int64_t at = r * e.channels;
       const int64_t length = std::min(e.group, last - r) * e.channels;
-      if constexpr (kResidual) {
+      if constexpr (kActivation == Activation::kSwish) {
+        const auto swish = [](Packet x, Packet mean, Packet scale, Packet beta) {
+          return graph::Swish{}.Forward(Scaled(x - mean, scale, beta));
+        };
+        MapPackets(length, swish, y + at, x + at, lines.mean, lines.scale, lines.beta);
+      } else if constexpr (kResidual) {
         InStrips(length, normalize, x + at, y + at, residual + at);
       } else {
         InStrips(length, normalize, x + at, y + at);
@@ -343,6 +351,19 @@ void PassRelu(const Operands& operands, int64_t at, int64_t count) {
   InStrips(count, pass, dy, y, passed, operands.input<T>(7) + at);
 }
 
+// What of dy passes a swish, whose input is computed once more; it may lie where dy lies.
+template <typename T>
+void PassSwish(const Extent& e, const T* x, const T* dy, T* passed, int64_t count,
+               const LinesOf& lines) {
+  const auto pass = [](Packet x, Packet dy, Packet mean, Packet scale, Packet beta) {
+    return graph::Swish{}.Backward(Scaled(x - mean, scale, beta), dy);
+  };
+  for (int64_t at = 0; at < count; at += e.lanes()) {
+    const int64_t length = std::min(e.lanes(), count - at);
+    MapPackets(length, pass, passed + at, x + at, dy + at, lines.mean, lines.scale, lines.beta);
+  }
+}
+
 struct GradientOperands {
   const float* variance;
   const float* gamma;     // nullptr where there is none
@@ -379,11 +400,15 @@ void CombineGradient(const Extent& e, const Operands& operands, const GradientOp
   }
 }
 
+// What passes a swish lies where dx will, rounded as that is: writing and reading it takes a core
+// less time than another exponential and division for each element.
 template <typename T, Activation kActivation>
 void Gradient(const Extent& e, const Operands& operands) {
+  constexpr bool kIsSwish = kActivation == Activation::kSwish;
+  constexpr Activation kLeft = kIsSwish ? Activation::kNone : kActivation;
   const T* x = operands.input<T>(0);
-  const T* dy = e.residual ? operands.output<T>(3) : operands.input<T>(1);
   T* dx = operands.output<T>(0);
+  const T* dy = kIsSwish ? dx : e.residual ? operands.output<T>(3) : operands.input<T>(1);
   const GradientOperands g = {
       .variance = operands.input<float>(3),
       .gamma = e.has_gamma ? operands.input<float>(4) : nullptr,
@@ -397,9 +422,13 @@ void Gradient(const Extent& e, const Operands& operands) {
   const LinesOf lines = MakeLines(e, operands, operands.input<float>(2), g.variance, g.gamma, beta);
   ParallelFor(e.threads, e.pieces(), [&](int64_t piece) {
     const int64_t at = piece * e.piece_rows() * e.channels;
-    if (e.residual) PassRelu<T>(operands, at, e.rows_of(piece) * e.channels);
-    PieceGradient<T, kActivation>(e, x + at, dy + at, e.rows_of(piece), lines,
-                                  e.first_of(operands, piece), e.second_of(operands, piece));
+    const int64_t count = e.rows_of(piece) * e.channels;
+    if (e.residual) PassRelu<T>(operands, at, count);
+    if constexpr (kIsSwish) {
+      PassSwish(e, x + at, operands.input<T>(1) + at, dx + at, count, lines);
+    }
+    PieceGradient<T, kLeft>(e, x + at, dy + at, e.rows_of(piece), lines,
+                            e.first_of(operands, piece), e.second_of(operands, piece));
   });
   ParallelPieces(e.threads, e.channels, kSumBlock, [&](int64_t first, int64_t last) {
     CombineGradient(e, operands, g, first, last - first);
@@ -407,68 +436,58 @@ void Gradient(const Extent& e, const Operands& operands) {
   ParallelPieces(e.threads, e.rows, e.piece_rows(), [=](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; r += e.group) {
       const int64_t at = r * e.channels;
-      RowGradient<T, kActivation>(x + at, dy + at, dx + at,
-                                  std::min(e.group, last - r) * e.channels, lines, g.offset,
-                                  g.slope);
+      RowGradient<T, kLeft>(x + at, dy + at, dx + at, std::min(e.group, last - r) * e.channels,
+                            lines, g.offset, g.slope);
     }
+  });
+}
+
+// run.operator()<T>(extent, operands)
+template <typename Run>
+StatusOr<std::unique_ptr<Kernel>> BindByRows(const BindContext& context, const Run& run) {
+  const Extent e = MakeExtent(context);
+  return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
+    const auto body = [=](const Operands& operands, const RunKeys&) {
+      run.template operator()<T>(e, operands);
+    };
+    return MakeLoop(body, e.workspace_bytes());
   });
 }
 
 }  // namespace
 
 StatusOr<std::unique_ptr<Kernel>> BindBatchNorm(BindContext& context) {
-  const Extent e = MakeExtent(context);
-  return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
-    return MakeLoop(
-        [e](const Operands& operands, const RunKeys&) {
-          float* mean = operands.output<float>(1);
-          float* variance = operands.output<float>(2);
-          Moments<T>(e, operands, mean, variance);
-          NormalizeInto<T>(e, operands, mean, variance);
-        },
-        e.workspace_bytes());
+  return BindByRows(context, []<typename T>(const Extent& e, const Operands& operands) {
+    float* mean = operands.output<float>(1);
+    float* variance = operands.output<float>(2);
+    Moments<T>(e, operands, mean, variance);
+    NormalizeInto<T>(e, operands, mean, variance);
   });
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindBatchNormInference(BindContext& context) {
-  const Extent e = MakeExtent(context);
-  return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
-    return MakeLoop(
-        [e](const Operands& operands, const RunKeys&) {
-          const int mean = 1 + (e.has_gamma ? 1 : 0) + (e.has_beta ? 1 : 0);
-          NormalizeInto<T>(e, operands, operands.input<float>(mean),
-                           operands.input<float>(mean + 1));
-        },
-        e.workspace_bytes());
+  return BindByRows(context, []<typename T>(const Extent& e, const Operands& operands) {
+    const int mean = 1 + (e.has_gamma ? 1 : 0) + (e.has_beta ? 1 : 0);
+    NormalizeInto<T>(e, operands, operands.input<float>(mean), operands.input<float>(mean + 1));
   });
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindBatchNormInferenceGradient(BindContext& context) {
-  const Extent e = MakeExtent(context);
-  return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
-    return MakeLoop(
-        [e](const Operands& operands, const RunKeys&) {
-          const float* variance = operands.input<float>(e.has_gamma ? 2 : 1);
-          const float* zeros = ToLanes(e, nullptr, e.whole(operands, 0));
-          const float* gamma = e.has_gamma ? operands.input<float>(1) : nullptr;
-          Normalize<T, Activation::kNone, false>(
-              e, operands.input<T>(0), nullptr, operands.output<T>(0),
-              {zeros, Scales(e, gamma, variance, e.whole(operands, 1)), zeros});
-        },
-        e.workspace_bytes());
+  return BindByRows(context, []<typename T>(const Extent& e, const Operands& operands) {
+    const float* variance = operands.input<float>(e.has_gamma ? 2 : 1);
+    const float* zeros = ToLanes(e, nullptr, e.whole(operands, 0));
+    const float* gamma = e.has_gamma ? operands.input<float>(1) : nullptr;
+    Normalize<T, Activation::kNone, false>(
+        e, operands.input<T>(0), nullptr, operands.output<T>(0),
+        {zeros, Scales(e, gamma, variance, e.whole(operands, 1)), zeros});
   });
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindBatchNormGradient(BindContext& context) {
-  const Extent e = MakeExtent(context);
-  return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
-    return MakeLoop(
-        [e](const Operands& operands, const RunKeys&) {
-          // A residual's gradient has passed the relu once for all.
-          WithActivation(e.residual ? Activation::kNone : e.activation,
-                         [&]<Activation kActivation>() { Gradient<T, kActivation>(e, operands); });
-        },
-        e.workspace_bytes());
+  return BindByRows(context, []<typename T>(const Extent& e, const Operands& operands) {
+    // A residual's gradient has passed the relu once for all.
+    WithActivation(e.residual ? Activation::kNone : e.activation,
+                   [&]<Activation kActivation>() { Gradient<T, kActivation>(e, operands); });
   });
 }
 

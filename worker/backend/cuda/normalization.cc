@@ -7,7 +7,7 @@
 
 namespace ringmaster::cuda {
 
-// batch_norm over all axes but the last, its gradient, and inference; fused with its relu or relu6.
+// batch_norm over all axes but the last, its gradient, and inference; fused with its activation.
 
 namespace {
 

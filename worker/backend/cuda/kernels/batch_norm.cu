@@ -4,8 +4,10 @@
 // double. Application walks the tensor backwards: its end is what the first pass left in the cache.
 #include "worker/backend/cuda/kernels/normalization.h"
 
+#include "common/graph/ops/unary.h"
 #include "worker/backend/cuda/kernels/batch_norm_tiles.h"
 #include "worker/backend/cuda/kernels/packs.h"
+#include "worker/backend/cuda/kernels/real.h"
 
 namespace ringmaster::cuda {
 namespace {
@@ -155,14 +157,16 @@ struct Normalization {
 
 // NaN passes.
 template <Activation kActivation>
-__device__ __forceinline__ float Clamped(float value) {
+__device__ __forceinline__ float Activated(float value) {
   if constexpr (kActivation == Activation::kNone) return value;
+  if constexpr (kActivation == Activation::kSwish) {
+    return static_cast<float>(graph::Swish{}.Forward(Real(value)));
+  }
   const float upper = kActivation == Activation::kRelu6 && value >= 6 ? 6.0F : value;
   return value <= 0 ? 0.0F : upper;
 }
 
-// y = (x - mean) scale + beta, plus the residual where there is one, clamped where there is an
-// activation.
+// y = (x - mean) scale + beta, plus the residual where there is one, behind the activation.
 template <typename T, int kWidth, Activation kActivation, bool kResidual>
 __global__ void __launch_bounds__(kNormThreads)
     NormalizeRows(ChannelTiles tiles, Normalization<T> n) {
@@ -193,7 +197,7 @@ __global__ void __launch_bounds__(kNormThreads)
       for (int c = 0; c < kWidth; ++c) {
         float value = Scaled(in[i].get(c) - means.get(c), scales.get(c), betas.get(c));
         if constexpr (kResidual) value += other[i].get(c);
-        out.set(c, Clamped<kActivation>(value));
+        out.set(c, Activated<kActivation>(value));
       }
       StorePack<kWidth>(out, n.y + at + i * lanes * tiles.channels);
     }
@@ -203,14 +207,22 @@ __global__ void __launch_bounds__(kNormThreads)
 template <typename T, int kWidth>
 cudaError_t Normalize(const BatchNormShape& shape, const Normalization<T>& n, cudaStream_t stream) {
   const ChannelTiles tiles = CutForRows(shape, kWidth);
-  const auto relu = shape.residual ? NormalizeRows<T, kWidth, Activation::kRelu, true>
-                                   : NormalizeRows<T, kWidth, Activation::kRelu, false>;
-  const auto none = shape.residual ? NormalizeRows<T, kWidth, Activation::kNone, true>
-                                   : NormalizeRows<T, kWidth, Activation::kNone, false>;
-  const auto kernel = shape.activation == Activation::kRelu6
-                          ? NormalizeRows<T, kWidth, Activation::kRelu6, false>
-                      : shape.activation == Activation::kRelu ? relu
-                                                              : none;
+  auto kernel = shape.residual ? NormalizeRows<T, kWidth, Activation::kNone, true>
+                               : NormalizeRows<T, kWidth, Activation::kNone, false>;
+  switch (shape.activation) {
+    case Activation::kRelu:
+      kernel = shape.residual ? NormalizeRows<T, kWidth, Activation::kRelu, true>
+                              : NormalizeRows<T, kWidth, Activation::kRelu, false>;
+      break;
+    case Activation::kRelu6:
+      kernel = NormalizeRows<T, kWidth, Activation::kRelu6, false>;
+      break;
+    case Activation::kSwish:
+      kernel = NormalizeRows<T, kWidth, Activation::kSwish, false>;
+      break;
+    case Activation::kNone:
+      break;
+  }
   return Enqueue(kernel, tiles.blocks(), dim3(kNormThreads), stream, tiles, n);
 }
 

@@ -1,9 +1,11 @@
-// The gradient of batch_norm in two passes over x and dy, which compute once more what its relu or
-// relu6 let pass: one sums by channel, in two levels like the statistics, the other applies,
-// backwards. Where there is a residual, whose gradient is what passes, the first writes that and
-// the second reads it.
+// The gradient of batch_norm in two passes over x and dy, each of which computes what of dy passes
+// its relu, relu6 or swish: one sums by channel, in two levels like the statistics, the other
+// applies, backwards. Where there is a residual, whose gradient is what passes, the first writes
+// that and the second reads it.
+#include "common/graph/ops/unary.h"
 #include "worker/backend/cuda/kernels/batch_norm_tiles.h"
 #include "worker/backend/cuda/kernels/normalization.h"
+#include "worker/backend/cuda/kernels/real.h"
 
 namespace ringmaster::cuda {
 namespace {
@@ -14,6 +16,7 @@ enum class Passing : uint8_t {
   kAll,
   kAgain,         // what passed a relu, whose y is computed once more
   kAgain6,        // likewise a relu6
+  kSloped,        // what passed a swish: dy times the slope at its input, computed once more
   kWritten,       // what passed by y, which is read; it is written
   kWrittenOfTwo,  // likewise, of the sum of two addends
 };
@@ -22,21 +25,25 @@ enum class Passing : uint8_t {
 template <Passing kPassing>
 inline constexpr int kNormGradientRows = kPassing == Passing::kWrittenOfTwo ? 2 : 4;
 
-// Whether y is computed once more.
+// Whether what lies before the activation is computed once more.
 template <Passing kPassing>
-inline constexpr bool kIsAgain = kPassing == Passing::kAgain || kPassing == Passing::kAgain6;
+inline constexpr bool kIsAgain =
+    kPassing == Passing::kAgain || kPassing == Passing::kAgain6 || kPassing == Passing::kSloped;
 
-// What decides whether the activation let an element of one pack of channels pass.
+// What the activation let pass of an element of one pack of channels.
 template <typename T, int kWidth, Passing kPassing>
 struct GradientMask {
   Pack<float, kWidth> means, scales, betas;
 
-  // dy, 0 where y, as it was stored in T, is at a bound of the activation.
+  // dy, 0 where y, as it was stored in T, is at a bound of the activation; by a swish, sloped.
   __device__ __forceinline__ float Masked(float dy, float deviation, int c) const {
     if constexpr (!kIsAgain<kPassing>) return dy;
-    const float y = Scaled(deviation, scales.get(c), betas.get(c));
-    const float passed = kPassing == Passing::kAgain6 && y >= kRoundsToSix<T> ? 0.0F : dy;
-    return y <= kRoundsToZero<T> ? 0.0F : passed;
+    const float value = Scaled(deviation, scales.get(c), betas.get(c));
+    if constexpr (kPassing == Passing::kSloped) {
+      return static_cast<float>(graph::Swish{}.Backward(Real(value), Real(dy)));
+    }
+    const float passed = kPassing == Passing::kAgain6 && value >= kRoundsToSix<T> ? 0.0F : dy;
+    return value <= kRoundsToZero<T> ? 0.0F : passed;
   }
 };
 
@@ -280,6 +287,7 @@ cudaError_t GradientOf(const BatchNormShape& shape, const BatchNormGradientOpera
                                                    : Gradient<T, kWidth, Passing::kWritten>;
   const auto gradient =
       shape.residual                           ? written
+      : shape.activation == Activation::kSwish ? Gradient<T, kWidth, Passing::kSloped>
       : shape.activation == Activation::kRelu6 ? Gradient<T, kWidth, Passing::kAgain6>
       : shape.activation == Activation::kRelu  ? Gradient<T, kWidth, Passing::kAgain>
                                                : Gradient<T, kWidth, Passing::kAll>;

@@ -1,7 +1,9 @@
 // batch_norm over all axes but the last, its gradient, and inference. Sums of our own rather than
 // StableHLO's ops for it: those know no rows that are no samples, no relu and no residual, and
 // their variance need not be of deviations, which does not cancel.
+#include "common/graph/ops/unary.h"
 #include "worker/backend/pjrt/emit/emitter.h"
+#include "worker/backend/pjrt/emit/number.h"
 
 namespace ringmaster::pjrt {
 namespace {
@@ -55,6 +57,25 @@ Tensor Scaled(EmitContext& context, const Tensor& deviation, const Tensor& scale
   return builder.Add(scaled, builder.OverLast(context.In(i), deviation.shape));
 }
 
+// y of what lies before the activation.
+Tensor Activated(EmitContext& context, const Tensor& z) {
+  Builder& builder = context.builder();
+  const auto above = [&](const Tensor& x) {
+    return builder.Binary("maximum", x, builder.Constant(0, x.shape));
+  };
+  switch (AttributesOf(context).activation) {
+    case Activation::kRelu:
+      return above(z);
+    case Activation::kRelu6:
+      return above(builder.Binary("minimum", z, builder.Constant(6, z.shape)));
+    case Activation::kSwish:
+      return graph::Swish{}.Forward(Number(&builder, z)).Over(builder, z.shape);
+    case Activation::kNone:
+      break;
+  }
+  return z;
+}
+
 // y from x's deviation; the residual is the last operand.
 void Normalize(EmitContext& context, const Tensor& deviation, const Tensor& variance) {
   Builder& builder = context.builder();
@@ -63,19 +84,13 @@ void Normalize(EmitContext& context, const Tensor& deviation, const Tensor& vari
   if (AttributesOf(context).residual) {
     y = builder.Add(y, context.Wide(context.node().inputs.size() - 1));
   }
-  const Activation activation = AttributesOf(context).activation;
-  if (activation == Activation::kRelu6) {
-    y = builder.Binary("minimum", y, builder.Constant(6, y.shape));
-  }
-  if (activation != Activation::kNone) {
-    y = builder.Binary("maximum", y, builder.Constant(0, y.shape));
-  }
-  context.Out(0, y);
+  context.Out(0, Activated(context, y));
 }
 
 // What of dy, which may come as two addends, passes the activation. With a residual y is read, else
-// it is computed once more and compared with what its type stores as a bound, so that no compiler's
-// shortcut round a rounding matters.
+// what lies before it is computed once more: a swish's slope is taken there, and a relu's is
+// compared with what its type stores as a bound, so that no compiler's shortcut round a rounding
+// matters.
 Tensor Passed(EmitContext& context, const Tensor& deviation, const Tensor& scale) {
   Builder& builder = context.builder();
   Tensor dy = context.Wide(1);
@@ -85,6 +100,11 @@ Tensor Passed(EmitContext& context, const Tensor& deviation, const Tensor& scale
   const bool residual = AttributesOf(context).residual;
   const size_t beta = AttributesOf(context).scale ? 5 : 4;
   const Tensor y = residual ? context.Wide(6) : Scaled(context, deviation, scale, beta);
+  if (activation == Activation::kSwish) {
+    return graph::Swish{}
+        .Backward(Number(&builder, y), Number(&builder, dy))
+        .Over(builder, y.shape);
+  }
   const auto stop = [&](const char* at, float bound) {
     dy = builder.Select(builder.Compare(at, y, builder.Constant(double{bound}, y.shape)),
                         builder.Constant(0, y.shape), dy);
