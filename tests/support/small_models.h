@@ -94,6 +94,33 @@ inline StatusOr<graph::Program> SmallResidual(graph::Mode mode, int64_t samples)
   return FinishFor(mode, samples, &builder);
 }
 
+// A block as EfficientNets have it, with its stem: convolutions with batch_norm and swish, one of
+// them depthwise, squeeze and excitation with a swish of its own, drop-connect in front of an add.
+inline StatusOr<graph::Program> SmallEfficient(graph::Mode mode, int64_t samples) {
+  namespace layers = graph::layers;
+  graph::GraphBuilder builder(samples);
+  const auto norm = [&](const std::string& name, const auto& convolution, graph::ValueId x) {
+    x = builder.Add(name + "/conv", convolution, x);
+    return builder.Add(name + "/bn", layers::BatchNorm{}, x);
+  };
+  const auto swish = [&](const std::string& name, const auto& convolution, graph::ValueId x) {
+    return builder.Add(name + "/swish", graph::Swish{}, norm(name, convolution, x));
+  };
+  const layers::Conv2d wide = {.filters = 8, .kernel = 1, .bias = false};
+  const layers::Conv2d narrow = {.filters = 4, .kernel = 1, .bias = false};
+  const graph::ValueId stem = swish("stem", narrow, builder.Input(6, 5, 2));
+  graph::ValueId x = swish("expand", wide, stem);
+  x = swish("depthwise", layers::DepthwiseConv2d{.bias = false}, x);
+  x = builder.Add("excite", layers::SqueezeExcite{.filters = 2}, x);
+  x = norm("project", narrow, x);
+  x = builder.Add("drop", layers::Dropout{.rate = 0.1, .per_sample = true}, x);
+  x = builder.Add("add", graph::Add{}, {x, stem});
+  x = builder.Add("pool", graph::GlobalAveragePool{}, x);
+  x = builder.Add("fc", layers::Dense{.units = 3}, x);
+  AddClassifierOutputs(builder, x);
+  return FinishFor(mode, samples, &builder);
+}
+
 // flatten, dense with relu and dropout, dense.
 inline StatusOr<graph::Program> SmallPerceptron(graph::Mode mode, int64_t samples) {
   namespace layers = graph::layers;

@@ -76,6 +76,11 @@ TEST_CASE("Loops: vectors of 512 bits give the bits of those of 256") {
   ForEachFunction([&](const char* name, const auto& f) {
     CheckWidths(name, x.size(), [&](float* to) { MapPackets(count, f, to, x.data()); });
   });
+  const auto slope_behind_line = [](Packet x) {
+    return graph::Swish{}.Backward((x - Packet(0.3)) * x + Packet(0.7), x);
+  };
+  CheckWidths("a swish's slope behind a line", x.size(),
+              [&](float* to) { MapPackets(count, slope_behind_line, to, x.data()); });
   const auto check = [&](const char* name, auto type) {
     using T = decltype(type);
     std::vector<T> stored(x.size()), scaled(x.size());

@@ -28,10 +28,10 @@ struct Comparison {
   double worst_statistics = 0;
 };
 
-Comparison Compare(const ModelChoice& choice, graph::Rounding rounding, const testing::Way& way) {
-  const auto program = testing::ModelProgram(choice);
+Comparison Compare(const StatusOr<graph::Program>& program, graph::Rounding rounding,
+                   const testing::Way& way, int64_t classes = 10) {
   REQUIRE(Message(program.status()) == "");
-  const auto feeds = testing::FeedProgram(*program, {.loss_seed = 0.25});
+  const auto feeds = testing::FeedProgram(*program, {.classes = classes, .loss_seed = 0.25});
   const auto keys = testing::KeysOf(*program);
   const auto expected = graph::RunReference(program->graph, feeds, keys, rounding);
   REQUIRE(Message(expected.status()) == "");
@@ -53,7 +53,7 @@ Comparison Compare(const ModelChoice& choice, graph::Rounding rounding, const te
         comparison.worst_gradient,
         testing::RelativeError<float>(result->gradients[p], at(program->parameters[p].gradient)));
   }
-  if (choice.mode == graph::Mode::kInference) {
+  if (program->mode == graph::Mode::kInference) {
     CHECK(result->output.scalars[1] == at(program->scalars[1].value)[0]);
     return comparison;
   }
@@ -76,9 +76,26 @@ TEST_CASE("Programs: float32 training agrees with the reference") {
   for (const char* model : {"alexnet", "mlp"}) {
     for (const testing::Way& way : Ways(graph::DType::kFloat32)) {
       INFO(model << ", " << way.name);
-      const Comparison c = Compare({.name = model, .samples = 2}, graph::Rounding::kNone, way);
+      const auto program = testing::ModelProgram({.name = model, .samples = 2});
+      const Comparison c = Compare(program, graph::Rounding::kNone, way);
       CHECK(c.loss < 1e-6);
       CHECK(c.worst_gradient < 1e-5);
+      CHECK(c.worst_statistics < 1e-5);
+    }
+  }
+}
+
+// Their dx lies where dy lay.
+TEST_CASE("Programs: batch norms with their swish agree with the reference") {
+  for (const graph::Mode mode : {graph::Mode::kTraining, graph::Mode::kInference}) {
+    const auto net = testing::SmallEfficient(graph::Mode::kTraining, 3);
+    REQUIRE(Message(net.status()) == "");
+    const auto program = graph::BuildProgram(graph::ToMessage(*net), {.mode = mode, .samples = 3});
+    for (const testing::Way& way : Ways(graph::DType::kFloat32)) {
+      INFO((mode == graph::Mode::kTraining ? "training, " : "inference, ") << way.name);
+      const Comparison c = Compare(program, graph::Rounding::kNone, way, 3);
+      CHECK(c.loss < 1e-5);
+      CHECK(c.worst_gradient < 1e-4);
       CHECK(c.worst_statistics < 1e-5);
     }
   }
@@ -88,7 +105,7 @@ TEST_CASE("Programs: training on mixed labels agrees with the reference") {
   for (const testing::Way& way : Ways(graph::DType::kFloat32)) {
     INFO(way.name);
     const ModelChoice choice = {.name = "mlp", .samples = 3, .labels = graph::Labels::kMixed};
-    const Comparison c = Compare(choice, graph::Rounding::kNone, way);
+    const Comparison c = Compare(testing::ModelProgram(choice), graph::Rounding::kNone, way);
     CHECK(c.loss < 1e-6);
     CHECK(c.worst_gradient < 1e-5);
   }
@@ -101,9 +118,8 @@ TEST_CASE("Programs: mixed_bfloat16 training agrees with a reference that rounds
   for (const auto& [model, bound] : bounds) {
     for (const testing::Way& way : Ways(graph::DType::kBFloat16)) {
       INFO(model << ", " << way.name);
-      const Comparison c =
-          Compare({.name = model, .samples = 2, .policy = v1::POLICY_MIXED_BFLOAT16},
-                  graph::Rounding::kDeclared, way);
+      const ModelChoice choice = {.name = model, .samples = 2, .policy = v1::POLICY_MIXED_BFLOAT16};
+      const Comparison c = Compare(testing::ModelProgram(choice), graph::Rounding::kDeclared, way);
       CHECK(c.loss < 1e-2);
       CHECK(c.worst_gradient < bound);
       CHECK(c.worst_statistics < 1e-2);
@@ -115,8 +131,9 @@ TEST_CASE("Programs: mixed_float16 training agrees with a reference that rounds 
   const std::pair<const char*, double> bounds[] = {{"alexnet", 6e-2}, {"mlp", 2e-3}};
   for (const auto& [model, bound] : bounds) {
     INFO(model);
-    const Comparison c = Compare({.name = model, .samples = 2, .policy = v1::POLICY_MIXED_FLOAT16},
-                                 graph::Rounding::kDeclared, Ways(graph::DType::kFloat16)[0]);
+    const ModelChoice choice = {.name = model, .samples = 2, .policy = v1::POLICY_MIXED_FLOAT16};
+    const Comparison c = Compare(testing::ModelProgram(choice), graph::Rounding::kDeclared,
+                                 Ways(graph::DType::kFloat16)[0]);
     CHECK(c.loss < 1e-3);
     CHECK(c.worst_gradient < bound);
     CHECK(c.worst_statistics < 1e-3);
@@ -193,8 +210,9 @@ TEST_CASE("Programs: a value that is not finite reaches the loss or a gradient")
 TEST_CASE("Programs: inference uses the moving statistics") {
   for (v1::Policy policy :
        {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
-    const Comparison c = Compare({.samples = 3, .policy = policy, .mode = graph::Mode::kInference},
-                                 graph::Rounding::kDeclared, Ways(graph::DType::kFloat32)[0]);
+    const ModelChoice choice = {.samples = 3, .policy = policy, .mode = graph::Mode::kInference};
+    const Comparison c = Compare(testing::ModelProgram(choice), graph::Rounding::kDeclared,
+                                 Ways(graph::DType::kFloat32)[0]);
     CHECK(c.loss < (policy == v1::POLICY_FLOAT32 ? 1e-6 : 1e-2));
   }
 }

@@ -400,8 +400,8 @@ void CombineGradient(const Extent& e, const Operands& operands, const GradientOp
   }
 }
 
-// What passes a swish lies where dx will, rounded as that is: writing and reading it takes a core
-// less time than another exponential and division for each element.
+// What passes a swish is written where dx will lie, rounded as that is, and read there: one more
+// write instead of another exponential and division for each element.
 template <typename T, Activation kActivation>
 void Gradient(const Extent& e, const Operands& operands) {
   constexpr bool kIsSwish = kActivation == Activation::kSwish;

@@ -77,7 +77,7 @@ OpCase NormGradient(const char* what, const BatchNormAttributes& attributes, con
                  .prepare = PositiveVariance<3>};
   if (attributes.scale) made.inputs.push_back(channels);
   if (attributes.activation == Activation::kNone) return made;
-  made.prepare = AwayFromKink;
+  if (attributes.activation != Activation::kSwish) made.prepare = AwayFromKink;
   if (attributes.center) made.inputs.push_back(channels);
   return made;
 }
@@ -113,9 +113,12 @@ std::vector<OpCase> BatchNormCases() {
   const BatchNormAttributes plain;
   const BatchNormAttributes relu = {1e-3, Activation::kRelu};
   const BatchNormAttributes relu6 = {1e-3, Activation::kRelu6};
+  const BatchNormAttributes swish = {1e-3, Activation::kSwish};
   const BatchNormAttributes no_gamma = {.scale = false}, no_beta = {.center = false},
                             bare = {.scale = false, .center = false};
   BatchNormAttributes relu_bare = bare, relu_no_beta = no_beta, relu_no_gamma = no_gamma;
+  BatchNormAttributes swish_bare = bare, swish_no_gamma = no_gamma;
+  swish_bare.activation = swish_no_gamma.activation = Activation::kSwish;
   for (auto* fused : {&relu_bare, &relu_no_beta, &relu_no_gamma}) {
     fused->activation = Activation::kRelu;
   }
@@ -127,6 +130,9 @@ std::vector<OpCase> BatchNormCases() {
       NormTraining("relu", relu, {3, 3, 2, 3}),
       NormTraining("relu6", relu6, {3, 3, 2, 3}),
       NormTraining("relu6, several pieces of rows", relu6, {40, 9, 9, 64}),
+      NormTraining("swish", swish, {3, 3, 2, 3}),
+      NormTraining("swish, odd channels", swish, {3, 5, 7, 19}),
+      NormTraining("swish, several pieces of rows", swish, {40, 9, 9, 64}),
       NormTraining("odd channels", plain, {3, 5, 7, 19}),
       NormTraining("few channels, several pieces of rows", plain, {9, 30, 31, 5}),
       NormTraining("relu, few channels", relu, {9, 8, 7, 4}),
@@ -151,6 +157,11 @@ std::vector<OpCase> BatchNormCases() {
       NormTraining("neither gamma nor beta", bare, {2, 3, 5, 3}),
       NormGradient("relu6, several pieces of rows", relu6, {40, 9, 9, 64}),
       NormGradient("relu6, odd channels", relu6, {3, 5, 7, 19}),
+      NormGradient("swish, several pieces of rows", swish, {40, 9, 9, 64}),
+      NormGradient("swish, few channels, several pieces of rows", swish, {9, 30, 31, 5}),
+      NormGradient("swish, several tiles of channels", swish, {1100, 100}),
+      NormGradient("swish, no gamma", swish_no_gamma, {9, 8, 7, 24}),
+      NormGradient("swish, neither gamma nor beta", swish_bare, {3, 5, 7, 19}),
       NormGradient("few channels, several pieces of rows", plain, {9, 30, 31, 5}),
       NormGradient("no gamma, several pieces of rows", no_gamma, {40, 9, 9, 64}),
       NormGradient("no beta, odd channels", no_beta, {3, 5, 7, 19}),
@@ -167,10 +178,12 @@ std::vector<OpCase> BatchNormCases() {
       OfTwo(WithResidual(NormGradient("residual, two addends, odd channels", relu, {3, 5, 7, 19}))),
       NormTraining("relu, no gamma", relu_no_gamma, {3, 3, 2, 3}),
       NormTraining("relu, neither gamma nor beta", relu_bare, {3, 3, 2, 3}),
+      NormTraining("swish, neither gamma nor beta", swish_bare, {3, 3, 2, 3}),
       NormInference("neither gamma nor beta", bare, {3, 5, 7, 19}),
       NormInference("several pieces of rows", plain, {40, 9, 9, 64}),
       NormInference("relu, odd channels", relu, {3, 5, 7, 19}),
       NormInference("relu6, few channels", relu6, {9, 8, 7, 4}),
+      NormInference("swish, few channels", swish, {9, 8, 7, 4}),
       WithResidual(NormInference("residual, relu, several pieces of rows", relu, {40, 9, 9, 64})),
       WithResidual(NormInference("residual, odd channels", plain, {3, 5, 7, 19})),
       NormInference("few elements", plain, {2, 3, 2, 3}),

@@ -196,6 +196,8 @@ TEST_CASE("OpTable: a batch_norm with a residual wants gamma, beta and one like 
   inputs[3] = {{4, 2}};
   CHECK(ErrorOf(Infer(BatchNorm{{.activation = Activation::kRelu6, .residual = true}}, inputs)) ==
         "layer (batch_norm): a relu6 is folded only where there is no residual");
+  CHECK(ErrorOf(Infer(BatchNorm{{.activation = Activation::kSwish, .residual = true}}, inputs)) ==
+        "layer (batch_norm): a swish is folded only where there is no residual");
   std::vector<TensorType> gradient = {{{4, 2}}, {{4, 2}}, {{2}}, {{2}}, {{2}}, {{2}}};
   const BatchNormAttributes relu = {.activation = Activation::kRelu, .residual = true};
   CHECK_FALSE(Infer(BatchNormGradient{relu}, gradient).ok());

@@ -78,7 +78,8 @@ TEST_CASE("Reference: inference with the batch's own statistics is batch_norm") 
   const Operand x = {{2, 2, 1, 2}, {1, -2, 3, 8, -5, 7, 0.5, 0.25}};
   const Operand gamma = {{2}, {1.5, -0.5}};
   const Operand beta = {{2}, {0.25, -1}};
-  for (Activation activation : {Activation::kNone, Activation::kRelu, Activation::kRelu6}) {
+  for (Activation activation :
+       {Activation::kNone, Activation::kRelu, Activation::kRelu6, Activation::kSwish}) {
     const BatchNormAttributes attributes = {1e-3, activation};
     const auto training = Run(BatchNorm{attributes}, {x, gamma, beta});
     const auto inference = Run(BatchNormInference{attributes},

@@ -8,6 +8,7 @@
 #include "common/graph/printer.h"
 #include "tests/support/program_feeds.h"
 #include "tests/support/small_models.h"
+#include "tests/support/zoo_program.h"
 
 namespace ringmaster::graph {
 namespace {
@@ -23,6 +24,8 @@ std::vector<Program> Programs() {
           Built(testing::SmallConvolutional(Mode::kInference, 3)),
           Built(testing::SmallResidual(Mode::kTraining, 3)),
           Built(testing::SmallResidual(Mode::kInference, 3)),
+          Built(testing::SmallEfficient(Mode::kTraining, 3)),
+          Built(testing::SmallEfficient(Mode::kInference, 3)),
           Built(testing::SmallPerceptron(Mode::kTraining, 4)),
           Built(testing::SmallPerceptron(Mode::kInference, 4)),
           Built(testing::SmallShared(Mode::kTraining, 3)),
@@ -113,6 +116,93 @@ TEST_CASE("Fusion: batch_norm takes relu6 and its mask over, and nothing else do
     if (norm != nullptr) CHECK(norm->activation == Activation::kRelu6);
   }
   CHECK(RunResults(program) == before);
+}
+
+// Nodes of batch_norms and of their gradients that have that activation.
+int CountNorms(const Program& program, Activation activation) {
+  int count = 0;
+  for (const Node& node : program.graph.nodes()) {
+    const auto* norm = node.attributes<BatchNormAttributes>();
+    count += norm != nullptr && norm->activation == activation ? 1 : 0;
+  }
+  return count;
+}
+
+TEST_CASE("Fusion: of an EfficientNet's swishes those that excite are left") {
+  for (const Mode mode : {Mode::kTraining, Mode::kInference}) {
+    const bool training = mode == Mode::kTraining;
+    Program program = Built(testing::SmallEfficient(mode, 3));
+    const auto before = RunResults(program);
+    FuseActivations(&program);
+    CHECK(Count(program, "swish") == 1);
+    CHECK(Count(program, "swish_gradient") == (training ? 1 : 0));
+    CHECK(CountNorms(program, Activation::kSwish) == (training ? 6 : 3));
+    CHECK(RunResults(program) == before);
+    for (const v1::Policy policy : {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16}) {
+      const auto whole = zoo::BuildProgram(
+          zoo::Model("efficientnetb0"), {.mode = mode, .data = {32, 32, 3, 10}, .policy = policy});
+      REQUIRE(Message(whole.status()) == "");
+      CHECK(Count(*whole, "swish") == 16);
+      CHECK(Count(*whole, "swish_gradient") == (training ? 16 : 0));
+      CHECK(CountNorms(*whole, Activation::kSwish) == (training ? 66 : 33));
+    }
+  }
+}
+
+// A net of a swish and what `make` puts round it.
+template <typename Make>
+StatusOr<Program> AroundSwish(Mode mode, const Make& make) {
+  GraphBuilder builder(2);
+  ValueId x = builder.Add("conv", layers::Conv2d{.filters = 4}, builder.Input(4, 3, 2));
+  x = make(builder, x);
+  x = builder.Add("pool", GlobalAveragePool{}, x);
+  testing::AddClassifierOutputs(builder, builder.Add("fc", layers::Dense{.units = 3}, x));
+  return testing::FinishFor(mode, 2, &builder);
+}
+
+// That a swish stays, with its gradient where there is one.
+void CheckSwishStays(Program program) {
+  const int gradients = program.mode == Mode::kTraining ? 1 : 0;
+  const auto before = RunResults(program);
+  FuseActivations(&program);
+  CHECK(Count(program, "swish") == 1);
+  CHECK(Count(program, "swish_gradient") == gradients);
+  CHECK(CountNorms(program, Activation::kSwish) == 0);
+  CHECK(RunResults(program) == before);
+}
+
+TEST_CASE("Fusion: a swish stays whose input has another reader or a residual in it") {
+  for (const Mode mode : {Mode::kTraining, Mode::kInference}) {
+    CheckSwishStays(Built(AroundSwish(mode, [](GraphBuilder& builder, ValueId x) {
+      x = builder.Add("bn", layers::BatchNorm{}, x);
+      const ValueId other = builder.Add("other", Tanh{}, x);
+      return builder.Add("add", Add{}, {builder.Add("swish", Swish{}, x), other});
+    })));
+    CheckSwishStays(Built(AroundSwish(mode, [](GraphBuilder& builder, ValueId x) {
+      const ValueId sum = builder.Add("add", Add{}, {builder.Add("bn", layers::BatchNorm{}, x), x});
+      return builder.Add("swish", Swish{}, sum);
+    })));
+  }
+  Program program = Built(testing::SmallEfficient(Mode::kTraining, 2));
+  // As if someone asked for what stem's batch_norm makes before its swish.
+  for (const Node& node : program.graph.nodes()) {
+    if (node.name == "stem/bn") program.scalars[1].value = node.outputs[0];
+  }
+  FuseActivations(&program);
+  CHECK(Count(program, "swish") == 2);
+  CHECK(Count(program, "swish_gradient") == 2);
+}
+
+TEST_CASE("Fusion: a swish behind a frozen batch_norm stays where its gradient is asked for") {
+  auto frozen = AroundSwish(Mode::kInference, [](GraphBuilder& builder, ValueId x) {
+    x = builder.Add("bn", layers::BatchNorm{.scale = false, .center = false}, x);
+    return builder.Add("swish", Swish{}, x);
+  });
+  REQUIRE(frozen.ok());
+  frozen->mode = Mode::kTraining;
+  Program program = Built(std::move(frozen));
+  CHECK(Count(program, "batch_norm_inference_gradient") == 1);
+  CheckSwishStays(std::move(program));
 }
 
 // What the batch_norms with a residual read as it.
