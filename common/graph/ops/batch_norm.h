@@ -2,10 +2,10 @@
 //   y = gamma (x - mean) / sqrt(variance + epsilon) + beta, variance biased (divided by the count)
 // With activation kRelu y is clamped at 0 and the gradient masks dy by y > 0, with kRelu6 at 0 and
 // 6 and by 0 < y < 6, y computed once more as the same kernel rounded it. With kSwish y is
-// swish(z), z the line above, and the gradient multiplies dy by the slope there, s + z s (1 - s)
-// with s = sigmoid(z): z is computed once more, too, and rounded to x's type in neither, as it was
-// between a batch_norm and a swish of its own. Scales, offsets and statistics are float32; gamma
-// and beta are operands where `scale` and `center` say so, else 1 and 0.
+// swish(z), z what y is above, and the gradient multiplies dy by the slope there, s + z s (1 - s)
+// with s = sigmoid(z), z computed once more. Unlike what a batch_norm hands to a swish that is a
+// node of its own, z is nowhere rounded to x's type. Scales, offsets and statistics are float32;
+// gamma and beta are operands where `scale` and `center` say so, else 1 and 0.
 #pragma once
 
 #include <tuple>
