@@ -5,7 +5,8 @@
 // work on a stream of one GPU with an event or memory of another. There are as many GPUs as
 // somebody makes current. Kernels compiled for the block emulator run in it. What is put on the
 // default stream (nullptr), as tests of single kernels do, is done at once; while there are other
-// streams that is an error: nothing but such tests means that stream. One thread.
+// streams that is an error: nothing but such tests means that stream. One thread at a time,
+// which makes a GPU current first.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,6 +1,7 @@
 // Runs kernels on the host, one block at a time, one fiber a thread of the block: so that a test
 // sees what their indices, barriers and shuffles do where there is no GPU. Blocks and threads run
-// in either order, and what they touch is checked for races (race_check.h). Not thread-safe.
+// in either order, and what they touch is checked for races (race_check.h). One thread of the host
+// at a time.
 #pragma once
 
 #include <cuda_runtime.h>

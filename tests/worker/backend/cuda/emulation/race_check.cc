@@ -119,7 +119,6 @@ struct Line {
 
 struct Shadow {
   KernelCall call;
-  ThreadProgress* running = nullptr;
   std::vector<Moment> moments;
   std::deque<Line> lines;  // the first `used` are this launch's
   size_t used = 0;
@@ -137,8 +136,9 @@ Shadow& TheShadow() {
   return shadow;
 }
 
-// So that what no kernel does costs next to nothing.
-bool some_thread_runs = false;
+// Of this thread of the host's: what others call meanwhile of functions that kernels call, too, is
+// no access of theirs. What no kernel does costs next to nothing.
+thread_local ThreadProgress* running = nullptr;
 
 bool IsShared(uintptr_t at) {
   return at >= reinterpret_cast<uintptr_t>(__data_start) && at < reinterpret_cast<uintptr_t>(_end);
@@ -150,7 +150,7 @@ bool IsConstant(uintptr_t at) {
 }
 
 uint32_t MomentOfRunning(Shadow& shadow) {
-  ThreadProgress& thread = *shadow.running;
+  ThreadProgress& thread = *running;
   if (thread.moment == 0) {
     thread.moment = static_cast<uint32_t>(shadow.moments.size());
     shadow.moments.push_back({thread.block, thread.thread, thread.barriers, thread.warp_barriers});
@@ -283,7 +283,7 @@ void Touch(Shadow& shadow, uintptr_t at, bool shared, Cell& cell, Access access,
 void Note(const void* pointer, size_t bytes, Access access, const void* code) {
   Shadow& shadow = TheShadow();
   const auto begin = reinterpret_cast<uintptr_t>(pointer);
-  if (begin >= shadow.running->stack_begin && begin < shadow.running->stack_end) return;
+  if (begin >= running->stack_begin && begin < running->stack_end) return;
   if (IsConstant(begin)) return;
   ++shadow.accesses;
   const bool shared = IsShared(begin);
@@ -293,8 +293,8 @@ void Note(const void* pointer, size_t bytes, Access access, const void* code) {
   const uintptr_t alignment = (begin | bytes | kWidest) & ~((begin | bytes | kWidest) - 1);
   for (uintptr_t at = begin; at < begin + bytes;) {
     Line& line = LineOf(shadow, at);
-    if (shared && line.block != shadow.running->block) line.piece = 0;
-    line.block = shadow.running->block;
+    if (shared && line.block != running->block) line.piece = 0;
+    line.block = running->block;
     if (line.piece == 0 || line.piece > alignment) Split(line, alignment);
     const uintptr_t end = std::min(begin + bytes, (at / kLineBytes + 1) * kLineBytes);
     if (end > line.end) TellOfEnd(shadow, std::max(at, line.end), access, mine);
@@ -316,10 +316,7 @@ void BeginRaceCheck(const KernelCall& call) {
   shadow.told.clear();
 }
 
-void SetRunningThread(ThreadProgress* thread) {
-  TheShadow().running = thread;
-  some_thread_runs = thread != nullptr;
-}
+void SetRunningThread(ThreadProgress* thread) { running = thread; }
 
 void ForbidFrom(const void* end) {
   const auto at = reinterpret_cast<uintptr_t>(end);
@@ -331,7 +328,7 @@ void AllowFrom(const void* end) {
 }
 
 void NoteAtomic(const void* at, size_t bytes) {
-  if (some_thread_runs) Note(at, bytes, Access::kAtomic, __builtin_return_address(0));
+  if (running != nullptr) Note(at, bytes, Access::kAtomic, __builtin_return_address(0));
 }
 
 void EndRaceCheck() {
@@ -360,14 +357,14 @@ namespace {
 
 using ringmaster::testing::Access;
 using ringmaster::testing::Note;
-using ringmaster::testing::some_thread_runs;
+using ringmaster::testing::running;
 
 }  // namespace
 
-#define RING_ACCESS(name, bytes, access)                                                \
-  extern "C" void __tsan_##name(const void* at);                                        \
-  extern "C" void __tsan_##name(const void* at) {                                       \
-    if (some_thread_runs) Note(at, bytes, Access::access, __builtin_return_address(0)); \
+#define RING_ACCESS(name, bytes, access)                                                  \
+  extern "C" void __tsan_##name(const void* at);                                          \
+  extern "C" void __tsan_##name(const void* at) {                                         \
+    if (running != nullptr) Note(at, bytes, Access::access, __builtin_return_address(0)); \
   }
 #define RING_ACCESSES(bytes)                       \
   RING_ACCESS(read##bytes, bytes, kRead)           \
@@ -391,10 +388,10 @@ uint8_t __tsan_atomic8_load(const volatile uint8_t* at, int order);
 void __tsan_init();
 
 void __tsan_read_range(const void* at, size_t bytes) {
-  if (some_thread_runs) Note(at, bytes, Access::kRead, __builtin_return_address(0));
+  if (running != nullptr) Note(at, bytes, Access::kRead, __builtin_return_address(0));
 }
 void __tsan_write_range(const void* at, size_t bytes) {
-  if (some_thread_runs) Note(at, bytes, Access::kWrite, __builtin_return_address(0));
+  if (running != nullptr) Note(at, bytes, Access::kWrite, __builtin_return_address(0));
 }
 void __tsan_vptr_update(void**, void*) {}  // kernels have no virtual functions
 void __tsan_vptr_read(void**) {}

@@ -6,7 +6,8 @@
 // __syncthreads() of their block, and within a warp no __syncwarp(), lies between; blocks of one
 // launch are never ordered, and shuffles order no memory (CUDA C++ Programming Guide, "Warp Shuffle
 // Functions"). Atomics race with plain accesses alone. Not seen are accesses that the optimizer
-// removes, and those of functions that are not instrumented. Not thread-safe.
+// removes, and those of functions that are not instrumented. Kernels run on one thread of the host
+// at a time; what other threads do meanwhile is not looked at.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +45,7 @@ struct ThreadProgress {
 // A launch begins: nobody has touched anything.
 void BeginRaceCheck(const KernelCall& call);
 
-// Whose accesses the next ones are; nullptr: nobody's.
+// Whose accesses the next ones of this thread of the host are; nullptr: nobody's.
 void SetRunningThread(ThreadProgress* thread);
 
 // No kernel may touch the 64 bytes of memory in which `end` lies from there on, as behind the end
