@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -25,6 +27,7 @@ namespace ringmaster {
 // Called before the device does something; an error is the device's.
 struct FakeDeviceHooks {
   std::function<Status(uint64_t update)> before_update;
+  std::function<bool(uint64_t update)> flips;  // whether a bit of a parameter changes before it
   std::function<Status()> before_read, before_write;  // of sums, and of totals
 };
 
@@ -108,10 +111,14 @@ class FakeDeviceState : public DeviceState {
     return absl::OkStatus();
   }
 
-  StatusOr<exact::BlockSum> Apply(SumSource source, uint64_t update) override {
+  StatusOr<StepHashes> Apply(SumSource source, uint64_t update) override {
     if (hooks_.before_update) RING_RETURN_IF_ERROR(hooks_.before_update(update));
     MutexLock lock(mu_);
-    const exact::BlockSum digest = Digest(source);
+    if (hooks_.flips && hooks_.flips(update)) {
+      float& parameter = parameters_.span().front();
+      parameter = std::bit_cast<float>(std::bit_cast<uint32_t>(parameter) ^ 0x00800000);
+    }
+    StepHashes hashes{.totals = Digest(source), .read = Hash(), .written = {}};
     for (size_t b = 0; b < layout_.block_count(); ++b) {
       exact::Dequantize(BlockOf(source, b), units_.unit_exponent(b),
                         reduced_.span().data() + b * exact::kBlockElements);
@@ -121,17 +128,20 @@ class FakeDeviceState : public DeviceState {
     testing::UpdateWhole(*optimizer_, update, model);
     units_.Advance(reduced_.span());
     on_parameters_(layout_, parameters_.span());
-    return digest;
+    hashes.written = Hash();
+    return hashes;
   }
 
-  StatusOr<exact::BlockSum> Skip(SumSource source) override {
+  StatusOr<StepHashes> Skip(SumSource source) override {
     MutexLock lock(mu_);
+    StepHashes hashes{.totals = Digest(source), .read = Hash(), .written = {}};
     units_.Reset();
-    return Digest(source);
+    hashes.written = Hash();
+    return hashes;
   }
 
-  StatusOr<DeviceHashes> Hash() override {
-    MutexLock lock(mu_);
+ private:
+  DeviceHashes Hash() {
     DeviceHashes hashes;
     uint32_t largest = 0;
     const auto hash = [&](const Arena<float>& arena) {
@@ -152,7 +162,6 @@ class FakeDeviceState : public DeviceState {
     return hashes;
   }
 
- private:
   static std::span<int64_t> Part(std::span<int64_t> arena, const exact::Bucket& bucket) {
     return arena.subspan(bucket.first_block * exact::kBlockElements,
                          bucket.block_count * exact::kBlockElements);

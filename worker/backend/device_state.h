@@ -35,6 +35,13 @@ struct DeviceHashes {
   std::vector<exact::BlockSum> trained;
   exact::BlockSum exponents;
   bool finite = true;
+  bool operator==(const DeviceHashes&) const = default;
+};
+
+// What the end of a step hashes on its way.
+struct StepHashes {
+  exact::BlockSum totals;      // the digest's sum over all blocks
+  DeviceHashes read, written;  // as it lay there directly before the update or none, and behind it
 };
 
 // What an update is made from.
@@ -56,7 +63,9 @@ class DeviceState {
   virtual Status Store(std::span<float> parameters, std::span<const std::span<float>> slots,
                        std::span<int16_t> exponents) = 0;
 
-  // A step begins: the sums are zero. Executables multiply gradients by `gradient_scale`, 1/S.
+  // A step begins: the sums are zero for whoever adds to them or reads them from now on, which may
+  // be before the device has come so far: its error then meets them. Executables multiply gradients
+  // by `gradient_scale`, 1/S.
   virtual Status Clear(float gradient_scale) = 0;
   // The sums of a bucket's blocks, 256 integers a block, padding zero. Every executable that adds
   // to them has said so (GradientSink::summed). They stay as they are until Clear.
@@ -65,12 +74,11 @@ class DeviceState {
   virtual Status WriteTotals(const exact::Bucket& bucket, std::span<const int64_t> totals) = 0;
 
   // Update number `update` (from 1) and the units of the next step; the weights have the new
-  // parameters in every type when it returns. The result is the digest's sum over all blocks.
-  virtual StatusOr<exact::BlockSum> Apply(SumSource source, uint64_t update) = 0;
-  // A skipped step: no update, units as at step 0. The result likewise.
-  virtual StatusOr<exact::BlockSum> Skip(SumSource source) = 0;
-  // Of what lies there now.
-  virtual StatusOr<DeviceHashes> Hash() = 0;
+  // parameters in every type when it returns. Whoever calls compares what was read with what was
+  // written last; a difference is found only when the update is done.
+  virtual StatusOr<StepHashes> Apply(SumSource source, uint64_t update) = 0;
+  // A skipped step: no update, units as at step 0.
+  virtual StatusOr<StepHashes> Skip(SumSource source) = 0;
 };
 
 }  // namespace ringmaster

@@ -26,12 +26,12 @@ Status DeviceCopy::Store(State* state) {
   return absl::OkStatus();
 }
 
-StatusOr<exact::BlockSum> DeviceCopy::Apply(SumSource source, uint64_t update) {
+StatusOr<StepHashes> DeviceCopy::Apply(SumSource source, uint64_t update) {
   host_is_behind_ = true;
   return device_->Apply(source, update);
 }
 
-StatusOr<exact::BlockSum> DeviceCopy::Skip(SumSource source) {
+StatusOr<StepHashes> DeviceCopy::Skip(SumSource source) {
   host_is_behind_ = true;
   return device_->Skip(source);
 }

@@ -8,7 +8,6 @@
 #include <span>
 #include <utility>
 
-#include "common/exact/digest.h"
 #include "common/status.h"
 #include "worker/backend/device_state.h"
 #include "worker/state/state.h"
@@ -30,8 +29,8 @@ class DeviceCopy {
   Status Store(State* state);
 
   // The update, or none, of the step in hand on the device; the host's state is behind then.
-  StatusOr<exact::BlockSum> Apply(SumSource source, uint64_t update);
-  StatusOr<exact::BlockSum> Skip(SumSource source);
+  StatusOr<StepHashes> Apply(SumSource source, uint64_t update);
+  StatusOr<StepHashes> Skip(SumSource source);
 
  private:
   const std::unique_ptr<DeviceState> device_;

@@ -121,20 +121,17 @@ StatusOr<Trained> TrainHere(TrainingJob* job, Change change, ReducedSums sums) {
 
 StatusOr<Trained> TrainOnDevice(TrainingJob* job, Change change, SumSource source) {
   DeviceCopy& device = *job->device;
+  if (change == Change::kUpdate) HitFailpoint("apply", job->state->step);
+  RING_ASSIGN_OR_RETURN(StepHashes hashes, change == Change::kUpdate
+                                               ? device.Apply(source, job->state->updates + 1)
+                                               : device.Skip(source));
   Trained trained;
-  RING_ASSIGN_OR_RETURN(DeviceHashes read, device.device()->Hash());
-  if (change == Change::kUpdate) {
-    HitFailpoint("apply", job->state->step);
-    RING_ASSIGN_OR_RETURN(trained.pass.totals, device.Apply(source, job->state->updates + 1));
-  } else {
-    RING_ASSIGN_OR_RETURN(trained.pass.totals, device.Skip(source));
-  }
-  RING_ASSIGN_OR_RETURN(DeviceHashes written, device.device()->Hash());
-  trained.pass.read = std::move(read.trained);
-  trained.pass.written = std::move(written.trained);
-  if (!written.finite) trained.pass.not_finite = "a parameter or a slot";
-  trained.exponents_read = read.exponents;
-  trained.exponents_written = written.exponents;
+  trained.pass = {.totals = hashes.totals,
+                  .read = std::move(hashes.read.trained),
+                  .written = std::move(hashes.written.trained),
+                  .not_finite = hashes.written.finite ? "" : "a parameter or a slot"};
+  trained.exponents_read = hashes.read.exponents;
+  trained.exponents_written = hashes.written.exponents;
   return trained;
 }
 

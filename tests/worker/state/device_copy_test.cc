@@ -106,6 +106,28 @@ TEST_CASE("DeviceCopy: a device that fails in an update fails the run, with its 
   CHECK(TheOneThatFailed(results).applied == 2);
 }
 
+TEST_CASE("DeviceCopy: a bit that changes in a device's memory is named at its step") {
+  const bool alone = GENERATE(true, false);
+  FakeHooks hooks = HooksFor(Where::kDevice);
+  hooks.device.flips = [once = std::make_shared<std::atomic<bool>>(false)](uint64_t update) {
+    return update == 3 && !once->exchange(true);
+  };
+  v1::JobSpec spec = SmallSpec();
+  spec.mutable_checkpoint()->set_every_steps(kSteps);
+  FakeCase job(std::move(hooks), spec);
+  size_t found = 0;
+  for (const MemberResult& result : job.Run(alone ? kAlone : Cluster{{1, {0, 1}}, {1, {2, 3}}})) {
+    CHECK(result.checkpoints.empty());
+    if (result.run.code != v1::FAILURE_CODE_STATE_DIFFERS) continue;
+    ++found;
+    CHECK(result.run.end == RunEnd::kFailed);
+    CHECK(result.run.applied == 2);
+    CHECK_THAT(result.run.reason,
+               Catch::Contains("the state of step 2 is not what was written: the parameters"));
+  }
+  CHECK(found == 1);
+}
+
 TEST_CASE("DeviceCopy: a device that fails in a ring is no lost peer, but the end of its own run") {
   FakeHooks hooks = HooksFor(Where::kBoth);
   const auto fail = [calls = std::make_shared<std::atomic<int>>(0)]() -> Status {

@@ -134,6 +134,10 @@ Status CudaExecutable::RunShard(const ShardInput& input, const GradientSink& sin
   RING_RETURN_IF_ERROR(Place());
   RING_RETURN_IF_ERROR(Feed(input));
   const Delivery delivery = DeliveryOf(sink);
+  if (sink.summed) {  // nobody has waited for the step's zeros
+    RING_RETURN_IF_ERROR(FromCuda(
+        cudaStreamWaitEvent(lane_.compute.get(), weights_.sums()->cleared, 0), "sums of a step"));
+  }
   RING_RETURN_IF_ERROR(Launch(delivery));
   RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(done_.get(), lane_.compute.get()), "step"));
   RING_RETURN_IF_ERROR(Deliver(sink, delivery));

@@ -92,6 +92,7 @@ struct Runtime {
   CUgraph_st* capturing = nullptr;
   cudaError_t last_error = cudaSuccess;
   cudaError_t launch_error = cudaSuccess;
+  cudaError_t wait_error = cudaSuccess;
   bool launches_idle = false;
   int device = 0;
   Ready events_ready = Ready::kSecondTime;
@@ -133,6 +134,13 @@ cudaError_t Enqueue(Kind kind, CUstream_st* stream, std::function<void()> run,
   if (stream->capture->invalid) return cudaErrorStreamCaptureInvalidated;
   stream->capture->nodes.push_back({kind, std::move(run), stream->captured_last, records});
   stream->captured_last = {stream->capture->nodes.size() - 1};
+  return cudaSuccess;
+}
+
+cudaError_t WaitForAll(const WorkList& work) {
+  if (runtime.wait_error != cudaSuccess) return Report(runtime.wait_error);
+  ++runtime.calls.waits;
+  Finish(work);
   return cudaSuccess;
 }
 
@@ -213,6 +221,7 @@ cudaError_t LaunchOnHost(cudaStream_t stream, std::function<void()> work) {
 }
 void SetLaunchesIdle(bool idle) { runtime.launches_idle = idle; }
 void SetLaunchError(cudaError_t error) { runtime.launch_error = error; }
+void SetWaitError(cudaError_t error) { runtime.wait_error = error; }
 
 int CurrentDevice() { return runtime.device; }
 int DeviceOfStream(cudaStream_t stream) { return stream->device; }
@@ -288,9 +297,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const cudaError_t error = OutsideCapture(); error != cudaSuccess) return Report(error);
-  ++runtime.calls.waits;
-  Finish(stream->last);
-  return cudaSuccess;
+  return WaitForAll(stream->last);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (event->capture == nullptr) {
@@ -340,16 +347,12 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (runtime.events_ready == Ready::kNever || (first && runtime.events_ready != Ready::kAtOnce)) {
     return Report(cudaErrorNotReady);
   }
-  ++runtime.calls.waits;
-  Finish(event->work);
-  return cudaSuccess;
+  return WaitForAll(event->work);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t error = OutsideCapture(); error != cudaSuccess) return Report(error);
   if (event->capture != nullptr) return Report(cudaErrorCapturedEvent);
-  ++runtime.calls.waits;
-  Finish(event->work);
-  return cudaSuccess;
+  return WaitForAll(event->work);
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {

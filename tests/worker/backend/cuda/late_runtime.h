@@ -24,6 +24,9 @@ namespace ringmaster::testing {
 // What becomes of launches from now on; with cudaSuccess they are enqueued.
 void SetLaunchError(cudaError_t error);
 
+// What becomes of waits from now on; with cudaSuccess they end.
+void SetWaitError(cudaError_t error);
+
 // For who only counts: whether what is launched from now on does nothing.
 void SetLaunchesIdle(bool idle);
 

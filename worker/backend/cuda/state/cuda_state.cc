@@ -67,12 +67,17 @@ uint64_t CudaState::DeviceBytes(const DeviceStateOptions& options) {
          DigestScratch(static_cast<int64_t>(blocks)) + 2 * SumTransfer::DeviceBytes(layout);
 }
 
-CudaState::~CudaState() { weights_.set_sums(nullptr); }
+CudaState::~CudaState() {
+  weights_.set_sums(nullptr);
+  // A Clear may be on its way, from memory that goes.
+  if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_.get());
+}
 
 Status CudaState::Open() {
   RING_RETURN_IF_ERROR(MakeCurrent());
   RING_ASSIGN_OR_RETURN(stream_, MakeStream());
   RING_ASSIGN_OR_RETURN(done_, MakeEvent());
+  RING_ASSIGN_OR_RETURN(cleared_, MakeEvent());
   RING_ASSIGN_OR_RETURN(uploader_, Uploader::Create(stream_.get()));
   RING_ASSIGN_OR_RETURN(downloader_, Downloader::Create(stream_.get()));
   RING_RETURN_IF_ERROR(MakeArrays());
@@ -87,6 +92,7 @@ Status CudaState::Open() {
                     .sums = sums_.data(),
                     .exponents = exponents_.data(),
                     .gradient_scale = gradient_scale_.data(),
+                    .cleared = cleared_.get(),
                     .bucket_of_tensor = exact::BucketsOfTensors(layout_, buckets)};
   return Wait();
 }
@@ -99,12 +105,10 @@ Status CudaState::MakeArrays() {
   for (size_t s = 0; s < slot_count_; ++s) RING_RETURN_IF_ERROR(slots_[s].Make(elements));
   RING_RETURN_IF_ERROR(exponents_.Make(blocks));
   RING_RETURN_IF_ERROR(gradient_scale_.Make(1));
-  RING_RETURN_IF_ERROR(digest_.Make(2));
   const size_t scratch = DigestScratch(static_cast<int64_t>(blocks));
-  RING_RETURN_IF_ERROR(digest_scratch_.Make((scratch + 7) / sizeof(uint64_t)));
-  RING_RETURN_IF_ERROR(host_digest_.Grow(2 * sizeof(uint64_t)));
-  RING_RETURN_IF_ERROR(hashes_.Make(2 * (slot_count_ + 2) + 1));
-  return host_hashes_.Grow(hashes_.bytes());
+  RING_RETURN_IF_ERROR(hash_scratch_.Make((scratch + 7) / sizeof(uint64_t)));
+  RING_RETURN_IF_ERROR(results_.Make(2 * PlaceOf(Hashed::kWritten) - kHashes));
+  return host_results_.Grow(results_.bytes());
 }
 
 Status CudaState::FillTables() {
@@ -216,13 +220,13 @@ Status CudaState::Clear(float gradient_scale) {
   RING_RETURN_IF_ERROR(MakeCurrent());
   RING_RETURN_IF_ERROR(sums_.Zero(stream_.get()));
   RING_RETURN_IF_ERROR(Upload(std::span(&gradient_scale, 1), gradient_scale_.data()));
-  return Wait();
+  return FromCuda(cudaEventRecord(cleared_.get(), stream_.get()), "zeros");
 }
 
 Status CudaState::ReadSums(const exact::Bucket& bucket, std::span<int64_t> sums) {
   RING_RETURN_IF_ERROR(CheckBucket(bucket, sums.size()));
   RING_RETURN_IF_ERROR(MakeCurrent());
-  return from_device_->Read(sums_.data(), bucket, sums);
+  return from_device_->Read(sums_.data(), bucket, sums, cleared_.get());
 }
 
 Status CudaState::WriteTotals(const exact::Bucket& bucket, std::span<const int64_t> totals) {
@@ -237,81 +241,87 @@ int64_t* CudaState::Integers(SumSource source) const {
 
 StatusOr<int64_t*> CudaState::Integers(SumSource source, const exact::Bucket& bucket) const {
   RING_RETURN_IF_ERROR(CheckBucket(bucket, bucket.block_count * kBlockElements));
+  if (source == SumSource::kOwn) RING_RETURN_IF_ERROR(Await(cleared_.get(), "zeros"));
   return Integers(source) + bucket.first_block * kBlockElements;
 }
 
-StatusOr<exact::BlockSum> CudaState::Apply(SumSource source, uint64_t update) {
+StatusOr<StepHashes> CudaState::Apply(SumSource source, uint64_t update) {
   RING_RETURN_IF_ERROR(StartApply(source, update));
   return Finish();
 }
 
-StatusOr<exact::BlockSum> CudaState::Skip(SumSource source) {
+StatusOr<StepHashes> CudaState::Skip(SumSource source) {
   RING_RETURN_IF_ERROR(StartSkip(source));
   return Finish();
 }
 
 Status CudaState::StartApply(SumSource source, uint64_t update) {
-  RING_RETURN_IF_ERROR(CheckLoaded());
-  RING_RETURN_IF_ERROR(MakeCurrent());
+  RING_RETURN_IF_ERROR(StartChange());
   RING_RETURN_IF_ERROR(StartUpdate(source, update));
-  return StartDigest(source);
+  return EndChange(source);
 }
 
 Status CudaState::StartSkip(SumSource source) {
-  RING_RETURN_IF_ERROR(CheckLoaded());
-  RING_RETURN_IF_ERROR(MakeCurrent());
+  RING_RETURN_IF_ERROR(StartChange());
   RING_RETURN_IF_ERROR(
       FromCuda(LaunchResetExponents(static_cast<int64_t>(layout_.block_count()), precision_bits_,
                                     exponents_.data(), stream_.get()),
                "exponents of a skipped step"));
-  return StartDigest(source);
+  return EndChange(source);
 }
 
-StatusOr<exact::BlockSum> CudaState::Finish() {
+StatusOr<StepHashes> CudaState::Finish() {
   RING_RETURN_IF_ERROR(MakeCurrent());
   RING_RETURN_IF_ERROR(Wait());
-  const auto* const halves = reinterpret_cast<const uint64_t*>(host_digest_.data());
+  return StepHashes{.totals = SumAt(kDigest),
+                    .read = HashesOf(Hashed::kRead),
+                    .written = HashesOf(Hashed::kWritten)};
+}
+
+exact::BlockSum CudaState::SumAt(size_t word) const {
+  const auto* const halves = reinterpret_cast<const uint64_t*>(host_results_.data()) + word;
   return exact::BlockSum::OfHalves(halves[0], halves[1]);
 }
 
-StatusOr<DeviceHashes> CudaState::Hash() {
-  RING_RETURN_IF_ERROR(CheckLoaded());
-  RING_RETURN_IF_ERROR(MakeCurrent());
-  RING_RETURN_IF_ERROR(StartHashes());
-  RING_RETURN_IF_ERROR(Wait());
-  const auto* const words = reinterpret_cast<const uint64_t*>(host_hashes_.data());
+DeviceHashes CudaState::HashesOf(Hashed hashed) const {
+  const size_t place = PlaceOf(hashed);
   const size_t parts = slot_count_ + 1;
   DeviceHashes hashes;
   for (size_t part = 0; part < parts; ++part) {
-    hashes.trained.push_back(exact::BlockSum::OfHalves(words[2 * part], words[2 * part + 1]));
+    hashes.trained.push_back(SumAt(place + 2 * part));
   }
-  hashes.exponents = exact::BlockSum::OfHalves(words[2 * parts], words[2 * parts + 1]);
-  hashes.finite = words[2 * parts + 2] != 0;
+  hashes.exponents = SumAt(place + 2 * parts);
+  const auto* const finite = reinterpret_cast<const uint64_t*>(host_results_.data());
+  hashes.finite = finite[static_cast<size_t>(hashed)] != 0;
   return hashes;
 }
 
+Status CudaState::StartChange() {
+  RING_RETURN_IF_ERROR(CheckLoaded());
+  RING_RETURN_IF_ERROR(MakeCurrent());
+  // Both are finite until a value is not.
+  RING_RETURN_IF_ERROR(FromCuda(
+      cudaMemsetAsync(results_.data(), 0xff, kDigest * sizeof(uint64_t), stream_.get()), "hashes"));
+  return StartHashes(Hashed::kRead);
+}
+
 // One part after the other through the same scratch.
-Status CudaState::StartHashes() {
+Status CudaState::StartHashes(Hashed hashed) {
   const auto blocks = static_cast<int64_t>(layout_.block_count());
   const size_t parts = slot_count_ + 1;
-  uint64_t* const finite = hashes_.data() + 2 * parts + 2;
-  RING_RETURN_IF_ERROR(
-      FromCuda(cudaMemsetAsync(finite, 0xff, sizeof(uint64_t), stream_.get()), "hashes"));
+  uint64_t* const finite = results_.data() + static_cast<size_t>(hashed);
+  uint64_t* const hashes = results_.data() + PlaceOf(hashed);
   for (size_t part = 0; part < parts; ++part) {
     const float* const values = part == 0
                                     ? static_cast<const float*>(weights_.arena(DType::kFloat32))
                                     : slots_[part - 1].data();
     RING_RETURN_IF_ERROR(FromCuda(
         LaunchWordHash(names(), exact::NameOfPart(exact::TrainedPart(part), 0), values, blocks,
-                       digest_scratch_.data(), hashes_.data() + 2 * part, finite, stream_.get()),
+                       hash_scratch_.data(), hashes + 2 * part, finite, stream_.get()),
         "hashes"));
   }
-  RING_RETURN_IF_ERROR(
-      FromCuda(LaunchExponentHash(names(), exponents_.data(), blocks, digest_scratch_.data(),
-                                  hashes_.data() + 2 * parts, stream_.get()),
-               "hashes"));
-  return FromCuda(cudaMemcpyAsync(host_hashes_.data(), hashes_.data(), hashes_.bytes(),
-                                  cudaMemcpyDeviceToHost, stream_.get()),
+  return FromCuda(LaunchExponentHash(names(), exponents_.data(), blocks, hash_scratch_.data(),
+                                     hashes + 2 * parts, stream_.get()),
                   "hashes");
 }
 
@@ -333,14 +343,15 @@ Status CudaState::StartUpdate(SumSource source, uint64_t update) {
                   fmt::format("exponents of update {}", update));
 }
 
-Status CudaState::StartDigest(SumSource source) {
+Status CudaState::EndChange(SumSource source) {
   RING_RETURN_IF_ERROR(
       FromCuda(LaunchDigest(names(), Integers(source), static_cast<int64_t>(layout_.block_count()),
-                            digest_scratch_.data(), digest_.data(), stream_.get()),
+                            hash_scratch_.data(), results_.data() + kDigest, stream_.get()),
                "digest"));
-  return FromCuda(cudaMemcpyAsync(host_digest_.data(), digest_.data(), digest_.bytes(),
+  RING_RETURN_IF_ERROR(StartHashes(Hashed::kWritten));
+  return FromCuda(cudaMemcpyAsync(host_results_.data(), results_.data(), results_.bytes(),
                                   cudaMemcpyDeviceToHost, stream_.get()),
-                  "digest");
+                  "hashes");
 }
 
 }  // namespace ringmaster::cuda

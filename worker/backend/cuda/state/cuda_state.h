@@ -1,6 +1,8 @@
 // A DeviceState on one GPU: sums, totals, optimizer slots and exponents in its memory; the
-// parameters are the weights' own. Every call makes the GPU current and has ended when it returns.
-// Memory is taken at the beginning alone, and addresses never change.
+// parameters are the weights' own. Every call makes the GPU current, and all but Clear have ended
+// when they return: what Clear puts on the state's stream comes before its update there, and before
+// what others do with the sums behind the event `cleared`. Memory is taken at the beginning alone,
+// and addresses never change.
 #pragma once
 
 #include <array>
@@ -34,15 +36,15 @@ class CudaState final : public DeviceState {
   Status Clear(float gradient_scale) override;
   Status ReadSums(const exact::Bucket& bucket, std::span<int64_t> sums) override;
   Status WriteTotals(const exact::Bucket& bucket, std::span<const int64_t> totals) override;
-  StatusOr<exact::BlockSum> Apply(SumSource source, uint64_t update) override;
-  StatusOr<exact::BlockSum> Skip(SumSource source) override;
-  StatusOr<DeviceHashes> Hash() override;
+  StatusOr<StepHashes> Apply(SumSource source, uint64_t update) override;
+  StatusOr<StepHashes> Skip(SumSource source) override;
 
   // What a state on several GPUs is made of: Apply and Skip in two halves, so that they run side by
-  // side, and where the sums (kOwn) or the totals (kRing) of a bucket lie on this GPU.
+  // side, and where the sums (kOwn) or the totals (kRing) of a bucket lie on this GPU. NCCL's
+  // streams know of no event: where sums are asked for Clear is waited for.
   Status StartApply(SumSource source, uint64_t update);
   Status StartSkip(SumSource source);
-  StatusOr<exact::BlockSum> Finish();
+  StatusOr<StepHashes> Finish();
   [[nodiscard]] StatusOr<int64_t*> Integers(SumSource source, const exact::Bucket& bucket) const;
   [[nodiscard]] int device() const { return weights_.device(); }
 
@@ -70,11 +72,24 @@ class CudaState final : public DeviceState {
   [[nodiscard]] Status CheckSizes(std::span<T> parameters, std::span<const std::span<T>> slots,
                                   size_t exponents) const;
 
+  // What lies in results_, in words: whether all that was read, and all that was written, is
+  // finite; the digest; the hashes of both, two words of each part, then of the exponents.
+  enum class Hashed : uint8_t { kRead, kWritten };
+  static constexpr size_t kDigest = 2, kHashes = 4;
+  [[nodiscard]] size_t PlaceOf(Hashed hashed) const {
+    return kHashes + static_cast<size_t>(hashed) * 2 * (slot_count_ + 2);
+  }
+
   [[nodiscard]] int64_t* Integers(SumSource source) const;
-  // Enqueue; the digest is read after a wait.
+  // Enqueue: the hash of what is read, the update, and at last digest, the hash of what was written
+  // and the copy of all of them to the host.
+  Status StartChange();
   Status StartUpdate(SumSource source, uint64_t update);
-  Status StartDigest(SumSource source);
-  Status StartHashes();
+  Status EndChange(SumSource source);
+  Status StartHashes(Hashed hashed);
+  // Of what the host has, after a wait.
+  [[nodiscard]] exact::BlockSum SumAt(size_t word) const;
+  [[nodiscard]] DeviceHashes HashesOf(Hashed hashed) const;
   [[nodiscard]] BlockNames names() const {
     return {tables_.tensors.data(), tables_.indices.data(), tables_.counts.data()};
   }
@@ -92,16 +107,15 @@ class CudaState final : public DeviceState {
   std::array<DeviceArray<float>, UpdateArrays::kMaxSlots + 1> slots_;  // the average, too
   DeviceArray<int16_t> exponents_;
   DeviceArray<float> gradient_scale_;
-  DeviceArray<uint64_t> digest_, digest_scratch_;
-  Arena host_digest_{Place::kPinned};
-  DeviceArray<uint64_t> hashes_;  // two of each part and of the exponents, and `finite`
-  Arena host_hashes_{Place::kPinned};
+  DeviceArray<uint64_t> results_, hash_scratch_;
+  Arena host_results_{Place::kPinned};
   Tables tables_;
   DeviceUpdate update_;
   GradientSums gradient_sums_;
 
   Stream stream_;
   Event done_;
+  Event cleared_;  // behind the newest Clear
   std::unique_ptr<Uploader> uploader_;
   std::unique_ptr<Downloader> downloader_;
   std::unique_ptr<SumTransfer> from_device_, to_device_;  // may be used side by side

@@ -37,10 +37,9 @@ class GroupState final : public DeviceState {
   // them hold together stays: it may be read again, and added to between.
   Status ReadSums(const exact::Bucket& bucket, std::span<int64_t> sums) override;
   Status WriteTotals(const exact::Bucket& bucket, std::span<const int64_t> totals) override;
-  // INTERNAL when two GPUs have added up different totals.
-  StatusOr<exact::BlockSum> Apply(SumSource source, uint64_t update) override;
-  StatusOr<exact::BlockSum> Skip(SumSource source) override;
-  StatusOr<DeviceHashes> Hash() override;
+  // INTERNAL when two GPUs hold different states, or have added up different totals.
+  StatusOr<StepHashes> Apply(SumSource source, uint64_t update) override;
+  StatusOr<StepHashes> Skip(SumSource source) override;
 
  private:
   using States = std::vector<std::unique_ptr<CudaState>>;
@@ -54,9 +53,11 @@ class GroupState final : public DeviceState {
   // The sums of all GPUs become the totals of each.
   Status AddUpSums();
   // `start` on all GPUs, which then work side by side.
-  StatusOr<exact::BlockSum> RunOnAll(SumSource source,
-                                     const std::function<Status(CudaState&)>& start);
-  StatusOr<exact::BlockSum> FinishAll();
+  StatusOr<StepHashes> RunOnAll(SumSource source, const std::function<Status(CudaState&)>& start);
+  StatusOr<StepHashes> FinishAll();
+  // Of the first GPU and of the one at `index`.
+  [[nodiscard]] Status CheckSame(const StepHashes& first_hashes, const StepHashes& others,
+                                 size_t index) const;
 
   const exact::BlockLayout& layout_;
   const std::unique_ptr<GpuGroup> gpus_;

@@ -59,9 +59,10 @@ std::vector<Bucket> SumTransfer::CutSlices(const Bucket& bucket) const {
   return slices;
 }
 
-Status SumTransfer::Read(const int64_t* from, const Bucket& bucket, std::span<int64_t> to) {
+Status SumTransfer::Read(const int64_t* from, const Bucket& bucket, std::span<int64_t> to,
+                         cudaEvent_t behind) {
   MutexLock lock(mu_);
-  const Status status = ReadSlices(from, bucket, to);
+  const Status status = ReadSlices(from, bucket, to, behind);
   // Nothing may still write where the next call has its memory.
   if (!status.ok()) (void)cudaStreamSynchronize(stream_.get());
   return status;
@@ -74,7 +75,9 @@ Status SumTransfer::Write(std::span<const int64_t> from, const Bucket& bucket, i
   return status;
 }
 
-Status SumTransfer::ReadSlices(const int64_t* from, const Bucket& bucket, std::span<int64_t> to) {
+Status SumTransfer::ReadSlices(const int64_t* from, const Bucket& bucket, std::span<int64_t> to,
+                               cudaEvent_t behind) {
+  RING_RETURN_IF_ERROR(FromCuda(cudaStreamWaitEvent(stream_.get(), behind, 0), "copy of sums"));
   RING_RETURN_IF_ERROR(ReadWidths(from, bucket));
   const std::vector<Bucket> slices = CutSlices(bucket);
   for (size_t i = 0; i <= slices.size(); ++i) {

@@ -34,9 +34,9 @@ class SumTransfer {
                                             size_t slice_blocks = kSliceBlocks);
 
   // 256 integers a block, padding zero; the arrays on the GPU begin with block 0 of the layout.
-  // Both wait until everything has arrived.
-  [[nodiscard]] Status Read(const int64_t* from, const exact::Bucket& bucket,
-                            std::span<int64_t> to);
+  // Both wait until everything has arrived. `behind`: an event before which nothing is read.
+  [[nodiscard]] Status Read(const int64_t* from, const exact::Bucket& bucket, std::span<int64_t> to,
+                            cudaEvent_t behind);
   [[nodiscard]] Status Write(std::span<const int64_t> from, const exact::Bucket& bucket,
                              int64_t* to);
 
@@ -53,8 +53,8 @@ class SumTransfer {
       : layout_(layout), counts_(counts), slice_blocks_(slice_blocks) {}
   Status Open();
 
-  Status ReadSlices(const int64_t* from, const exact::Bucket& bucket, std::span<int64_t> to)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Status ReadSlices(const int64_t* from, const exact::Bucket& bucket, std::span<int64_t> to,
+                    cudaEvent_t behind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Status WriteSlices(std::span<const int64_t> from, const exact::Bucket& bucket, int64_t* to)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   [[nodiscard]] std::vector<exact::Bucket> CutSlices(const exact::Bucket& bucket) const;

@@ -33,6 +33,7 @@ struct GradientSums {
   int64_t* sums = nullptr;                 // in arena layout; several cores may add side by side
   const int16_t* exponents = nullptr;      // E, by block
   const float* gradient_scale = nullptr;   // 1/S
+  cudaEvent_t cleared = nullptr;           // behind which a step may add
   std::vector<uint32_t> bucket_of_tensor;  // by canonical number
 };
 

@@ -6,7 +6,9 @@
 #include <catch2/catch.hpp>
 #include <functional>
 
+#include "tests/support/optimizers.h"
 #include "tests/worker/backend/cuda/late_runtime.h"
+#include "tests/worker/backend/cuda/state/gpu_states.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/cuda/device/runtime.h"
 
@@ -50,6 +52,32 @@ TEST_CASE("CUDA lost: an error of the device ends the process, one of a kernel i
           (void)FromCuda(cudaErrorLaunchFailure, "the next");
           return before && failed && Message(Lost()).starts_with("a step: ") ? 3 : 1;
         }) == 3);
+}
+
+TEST_CASE("CUDA lost: what goes wrong behind the start of a step is met by whoever waits next") {
+  const graph::Program program = testing::Mlp();
+  const exact::BlockLayout layout = testing::LayoutOf(program);
+  const testing::HostState host(layout, testing::Adam());
+  testing::GpuStates gpu(program, layout, testing::Adam(), {0});
+  REQUIRE(gpu.Load(host).ok());
+  const std::function<Status()> update = [&] {
+    return gpu.Called().Apply(SumSource::kOwn, 1).status();
+  };
+  const std::function<Status()> read = [&] {
+    std::vector<int64_t> sums(layout.arena_elements());
+    return gpu.Called().ReadSums({0, layout.block_count()}, sums);
+  };
+  for (const auto& next : {update, read}) {
+    const auto exit_of = [&](cudaError_t error) {
+      return ExitOf([&] {
+        testing::SetWaitError(error);
+        if (!gpu.Called().Clear(1).ok()) return 1;
+        return next().ok() || Lost().ok() ? 2 : 3;
+      });
+    };
+    CHECK(exit_of(cudaErrorECCUncorrectable) == kLostExitCode);
+    CHECK(exit_of(cudaErrorIllegalAddress) == 3);
+  }
 }
 
 TEST_CASE("CUDA lost: what a call was given wrong leaves the process as it was") {

@@ -34,15 +34,6 @@ void AddStep(int step, SumSource source, HostState& model, GpuStates& gpu) {
   gpu.WriteTotals(model.totals);
 }
 
-void CheckHashes(const HostState& model, GpuStates& gpu) {
-  const auto hashes = gpu.Called().Hash();
-  gpu.CheckCurrent();
-  REQUIRE(Message(hashes.status()) == "");
-  CHECK(hashes->trained == model.Hash().trained);
-  CHECK(hashes->exponents == model.Hash().exponents);
-  CHECK(hashes->finite);
-}
-
 // Five steps, the third one skipped; `updated` is called behind each of the others.
 void CheckSteps(HostState& model, GpuStates& gpu, const auto& updated) {
   uint64_t update = 0;
@@ -51,18 +42,19 @@ void CheckSteps(HostState& model, GpuStates& gpu, const auto& updated) {
     const SumSource source = step % 2 == 1 ? SumSource::kRing : SumSource::kOwn;
     AddStep(step, source, model, gpu);
     const bool skips = step == 2;
-    const auto sum = skips ? gpu.Called().Skip(source) : gpu.Called().Apply(source, ++update);
+    const auto hashes = skips ? gpu.Called().Skip(source) : gpu.Called().Apply(source, ++update);
     gpu.CheckCurrent();
-    REQUIRE(Message(sum.status()) == "");
-    CHECK(*sum == model.DigestOf(model.totals));
+    REQUIRE(Message(hashes.status()) == "");
+    CHECK(hashes->totals == model.DigestOf(model.totals));
+    CHECK(hashes->read == model.Hash());
     if (skips) {
       model.units.Reset();
     } else {
       model.Apply(model.totals, update);
       updated();
     }
+    CHECK(hashes->written == model.Hash());
     gpu.CheckAre(model);
-    CheckHashes(model, gpu);
     CHECK(gpu.ReadSums() == model.sums);  // until Clear
   }
 }
@@ -150,12 +142,30 @@ TEST_CASE("CUDA state: a skipped step changes units alone, and has a digest") {
       model.totals[3] += 5;
       gpu.WriteTotals(model.totals);
     }
-    const auto sum = gpu.Called().Skip(source);
+    const auto hashes = gpu.Called().Skip(source);
     gpu.CheckCurrent();
-    REQUIRE(Message(sum.status()) == "");
-    CHECK(*sum == model.DigestOf(model.totals));
+    REQUIRE(Message(hashes.status()) == "");
+    CHECK(hashes->totals == model.DigestOf(model.totals));
     model.units.Reset();
     gpu.CheckAre(model);
+  }
+}
+
+TEST_CASE("CUDA state: whether an update reads, and whether it writes, a value that is no number") {
+  if (!testing::CanTestState()) return;
+  const graph::Program program = Mlp();
+  const exact::BlockLayout layout = LayoutOf(program);
+  const v1::Optimizer too_fast = Sgd(1e300, 0, false);  // a step of 0 times infinity
+  HostState model(layout, too_fast);
+  GpuStates gpu(program, layout, too_fast, {0});
+  for (const bool finite : {true, false, true}) {
+    model.parameters[0] = finite ? 1 : INFINITY;
+    REQUIRE(gpu.Load(model).ok());
+    REQUIRE(gpu.Called().Clear(1).ok());
+    const auto hashes = gpu.Called().Apply(SumSource::kOwn, 1);
+    REQUIRE(hashes.ok());
+    CHECK(hashes->read.finite == finite);
+    CHECK_FALSE(hashes->written.finite);
   }
 }
 

@@ -81,6 +81,7 @@ exact::FlagKind GpuStates::Add(size_t gpu, const exact::TensorRange& tensor,
   const auto uploader = *cuda::Uploader::Create(stream.get());
   CHECK(uploader->Copy(gradient + tensor.offset(), on_device.data(), on_device.bytes()).ok());
   CHECK(cudaMemsetAsync(flag.data(), 0xff, flag.bytes(), stream.get()) == cudaSuccess);
+  CHECK(cudaStreamWaitEvent(stream.get(), sums.cleared, 0) == cudaSuccess);
   CHECK(cuda::LaunchQuantizeAdd(on_device.data(), static_cast<int64_t>(tensor.elements),
                                 {.exponents = sums.exponents + tensor.first_block,
                                  .precision_bits = sums.precision_bits,

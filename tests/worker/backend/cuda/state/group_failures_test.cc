@@ -257,6 +257,21 @@ TEST_CASE("Group state: GPUs whose totals differ stop the job, with their number
   }
 }
 
+TEST_CASE("Group state: GPUs whose states differ stop the job, with their numbers") {
+  const graph::Program program = testing::Mlp();
+  const exact::BlockLayout layout = testing::LayoutOf(program);
+  HostState host(layout, testing::Adam());
+  GpuStates group(program, layout, testing::Adam(), {0, 1, 2}, [] { return LateNccl(); });
+  REQUIRE(group.Load(host).ok());
+  AddShards(host, group, 1);
+  static_cast<float*>(group.device(2).arena(graph::DType::kFloat32))[1] += 1;
+  for (const Status& status : {group.Called().Skip(SumSource::kOwn).status(),
+                               group.Called().Apply(SumSource::kOwn, 1).status()}) {
+    CHECK(status.code() == absl::StatusCode::kInternal);
+    CHECK_THAT(Message(status), Contains("GPUs 0 and 2 hold different states"));
+  }
+}
+
 TEST_CASE("Group state: an error of NCCL reaches whoever reads, writes or updates") {
   const graph::Program program = testing::Mlp();
   const exact::BlockLayout layout = testing::LayoutOf(program);

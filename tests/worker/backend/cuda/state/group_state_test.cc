@@ -54,10 +54,12 @@ TEST_CASE("Group state: several steps on several GPUs give what the host compute
         if (source == SumSource::kRing) CHECK(group.ReadSums() == host.sums);
         host.totals = source == SumSource::kRing ? WithOthers(host) : host.sums;
         if (source == SumSource::kRing) group.WriteTotals(host.totals);
-        const auto sum = group.Called().Apply(source, update);
-        REQUIRE(Message(sum.status()) == "");
-        CHECK(*sum == host.DigestOf(host.totals));
+        const auto hashes = group.Called().Apply(source, update);
+        REQUIRE(Message(hashes.status()) == "");
+        CHECK(hashes->totals == host.DigestOf(host.totals));
+        CHECK(hashes->read == host.Hash());
         host.Apply(host.totals, update);
+        CHECK(hashes->written == host.Hash());
         group.CheckAre(host);
         CHECK(group.ReadSums() == host.sums);  // until Clear
       }
@@ -84,11 +86,32 @@ TEST_CASE("Group state: sums may be read again, and added to between") {
       host.totals = source == SumSource::kRing ? WithOthers(host) : host.sums;
       if (source == SumSource::kRing) group.WriteTotals(host.totals);
       CHECK(group.ReadSums() == host.sums);  // leaves totals alone
-      const auto sum = group.Called().Apply(source, 1);
-      REQUIRE(Message(sum.status()) == "");
-      CHECK(*sum == host.DigestOf(host.totals));
+      const auto hashes = group.Called().Apply(source, 1);
+      REQUIRE(Message(hashes.status()) == "");
+      CHECK(hashes->totals == host.DigestOf(host.totals));
       host.Apply(host.totals, 1);
       group.CheckAre(host);
+    }
+  }
+}
+
+TEST_CASE("Group state: a step without a shard has zeros of every GPU, in a ring or alone") {
+  if (!testing::CanTestState()) return;
+  const graph::Program program = testing::Mlp();
+  const exact::BlockLayout layout = testing::LayoutOf(program);
+  const std::vector<int64_t> zeros(layout.arena_elements());
+  for (const std::vector<int>& gpus : Groups()) {
+    HostState host(layout, testing::Adam());
+    GpuStates group(program, layout, testing::Adam(), gpus, testing::GroupNccl);
+    REQUIRE(group.Load(host).ok());
+    for (const bool reads : {true, false}) {
+      AddShards(host, group, 1);  // to every GPU
+      REQUIRE(group.Called().Clear(1).ok());
+      if (reads) CHECK(group.ReadSums() == zeros);
+      const auto hashes = group.Called().Skip(SumSource::kOwn);
+      REQUIRE(Message(hashes.status()) == "");
+      CHECK(hashes->totals == host.DigestOf(zeros));
+      host.units.Reset();
     }
   }
 }
@@ -124,9 +147,9 @@ TEST_CASE("Group state: a skipped step changes units alone, on every GPU") {
       AddShards(host, group, 1);
       host.totals = source == SumSource::kRing ? WithOthers(host) : host.sums;
       if (source == SumSource::kRing) group.WriteTotals(host.totals);
-      const auto sum = group.Called().Skip(source);
-      REQUIRE(Message(sum.status()) == "");
-      CHECK(*sum == host.DigestOf(host.totals));
+      const auto hashes = group.Called().Skip(source);
+      REQUIRE(Message(hashes.status()) == "");
+      CHECK(hashes->totals == host.DigestOf(host.totals));
       host.units.Reset();
       group.CheckAre(host);
     }

@@ -39,7 +39,7 @@ struct HostState {
   exact::FlagKind Add(const exact::TensorRange& tensor, const float* gradient, float scale);
   [[nodiscard]] exact::BlockSum DigestOf(const std::vector<int64_t>& integers) const;
   void Apply(const std::vector<int64_t>& integers, uint64_t update);
-  // What DeviceState::Hash gives of it.
+  // What a DeviceState that reads or writes it says of it.
   [[nodiscard]] DeviceHashes Hash() const;
 
   // Calls `body` with the place of each element that is not padding.

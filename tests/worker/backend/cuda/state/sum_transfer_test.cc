@@ -38,17 +38,25 @@ TEST_CASE("Sum transfer: buckets cut into slices of any size arrive as they were
   std::vector<uint32_t> counts;
   for (const exact::Block& block : layout.blocks()) counts.push_back(block.count);
   const std::vector<int64_t> integers = Integers(layout);
+  const Stream stream = *MakeStream();
+  const Event there = *MakeEvent();
   const size_t blocks = layout.block_count();
   REQUIRE(blocks == 8);
   for (const size_t slice : {1, 2, 3, 7, 8, 2048}) {
     const auto transfer = SumTransfer::Create(layout, counts.data(), slice);
     REQUIRE(Message(transfer.status()) == "");
     std::vector<int64_t> read(integers.size(), 9);
+    // What is read is not there before the event.
+    std::vector<int64_t> late(integers.size());
+    CHECK(testing::LaunchOnHost(stream.get(), [&] { late = integers; }) == cudaSuccess);
+    CHECK(cudaEventRecord(there.get(), stream.get()) == cudaSuccess);
     std::vector<int64_t> written(integers.size());
     for (const exact::Bucket& bucket : {exact::Bucket{5, 3}, exact::Bucket{0, 5}}) {
       const size_t at = bucket.first_block * kBlockElements;
       const size_t count = bucket.block_count * kBlockElements;
-      REQUIRE((*transfer)->Read(integers.data(), bucket, std::span(read).subspan(at, count)).ok());
+      REQUIRE((*transfer)
+                  ->Read(late.data(), bucket, std::span(read).subspan(at, count), there.get())
+                  .ok());
       REQUIRE(
           (*transfer)->Write(std::span(integers).subspan(at, count), bucket, written.data()).ok());
     }
