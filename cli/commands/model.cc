@@ -96,6 +96,12 @@ StatusOr<Subject> SubjectOfData(const ModelOptions& options) {
   return subject;
 }
 
+// null takes back what stands on the command line: what a file gives its model stays.
+Status NotGiven(const std::vector<std::string>& path, const std::string& where) {
+  return InvalidArgument(
+      "{}: no --option before it gave {} that null could take back; leave it out", where, path[0]);
+}
+
 StatusOr<Subject> SubjectOf(const ModelOptions& options) {
   if (!options.data_root.empty()) return SubjectOfData(options);
   YamlNode given = {.kind = YamlNode::Kind::kMap};
@@ -104,7 +110,7 @@ StatusOr<Subject> SubjectOf(const ModelOptions& options) {
     given.members.push_back({"name", "", {.kind = YamlNode::Kind::kScalar, .text = options.name}});
   }
   for (const std::string& option : options.options) {
-    RING_RETURN_IF_ERROR(job::ApplyOverride(option, &given, "--option"));
+    RING_RETURN_IF_ERROR(job::ApplyOverride(option, &given, "--option", NotGiven));
   }
   Subject subject = {};
   zoo::DataShape usual = zoo::kCifar;

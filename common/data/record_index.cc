@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <optional>
 #include <set>
@@ -14,6 +13,7 @@
 
 #include "common/check.h"
 #include "common/crc32c.h"
+#include "common/data/kept_files.h"
 #include "common/files.h"
 #include "common/log.h"
 #include "common/sha256.h"
@@ -119,7 +119,8 @@ class Parser {
 class Memory {
  public:
   Memory(const std::string& state_dir, const Format& format, const v1::DataSource& source,
-         const OwnedFile& folder) {
+         const OwnedFile& folder)
+      : state_dir_(state_dir) {
     if (state_dir.empty()) return;
     struct stat status = {};
     RING_CHECK(fstat(folder.get(), &status) == 0, "fstat of an open folder");
@@ -128,11 +129,11 @@ class Memory {
     *said.mutable_columns() = source.columns();
     if (source.has_first_label()) said.set_first_label(source.first_label());
     if (source.exif() == v1::EXIF_APPLY) said.set_exif(source.exif());
-    path_ = fmt::format("{}/{}-{:x}-{:x}-{:.8}.records", state_dir, format.name, status.st_dev,
-                        status.st_ino, Hex(Sha256Of(said.SerializeAsString())));
-    std::ifstream stream(path_, std::ios::binary);
-    if (!stream) return;
-    auto before = ParseRemembered({std::istreambuf_iterator<char>(stream), {}});
+    path_ = fmt::format("{}/{}-{:x}-{:x}-{:.8}{}", state_dir, format.name, status.st_dev,
+                        status.st_ino, Hex(Sha256Of(said.SerializeAsString())), kSuffix);
+    const auto bytes = ReadKept(path_);
+    if (!bytes) return;
+    auto before = ParseRemembered(*bytes);
     if (before.ok()) {
       before_ = *std::move(before);
     } else {
@@ -158,6 +159,7 @@ class Memory {
     const Status written = WriteDurably(path_, WriteRemembered(now_));
     if (!written.ok())
       spdlog::warn("records are read again at the next start: {}", Message(written));
+    DropOldest(state_dir_, {.suffix = kSuffix});
   }
 
  private:
@@ -165,6 +167,9 @@ class Memory {
     return (now_[file.name] = {file.identity, found}).found;
   }
 
+  static constexpr char kSuffix[] = ".records";
+
+  const std::string state_dir_;
   std::string path_;  // empty: nothing is remembered
   RememberedFiles before_, now_;
   bool changed_ = false;

@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
+#include <filesystem>
 #include <optional>
 #include <sstream>
 #include <utility>
 
 #include "common/data/data_url.h"
+#include "common/data/kept_files.h"
 #include "common/files.h"
 #include "common/log.h"
 #include "common/text.h"
@@ -20,6 +21,8 @@ namespace ringmaster::data_files {
 namespace {
 
 using data::Wanted;
+
+constexpr char kPrefix[] = "pieces-", kSuffix[] = ".sha256";
 
 std::string Join(const std::string& folder, const std::string& name) {
   return folder.empty() ? name : folder + "/" + name;
@@ -59,7 +62,8 @@ StatusOr<std::unique_ptr<FileList>> FileList::Begin(const std::string& root,
   RING_ASSIGN_OR_RETURN(const data::FileIdentity identity, IdentityOf(folder, path));
   std::string memory;
   if (!state_dir.empty()) {
-    memory = fmt::format("{}/pieces-{}-{}.sha256", state_dir, identity.device, identity.inode);
+    memory =
+        fmt::format("{}/{}{}-{}{}", state_dir, kPrefix, identity.device, identity.inode, kSuffix);
   }
   std::unique_ptr<FileList> list(new FileList(std::move(folder), std::move(memory)));
   list->Recall();
@@ -162,8 +166,8 @@ Status FileList::KeepHashes() {
 
 void FileList::Recall() {
   if (memory_.empty()) return;
-  std::ifstream file(memory_);
-  for (std::string line; std::getline(file, line);) {
+  std::istringstream lines(data::ReadKept(memory_).value_or(""));
+  for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     data::FileIdentity id;
     std::string hex;
@@ -182,6 +186,8 @@ void FileList::Save() {
   }
   const Status written = WriteDurably(memory_, content);
   if (!written.ok()) spdlog::warn("served files are hashed again next time: {}", Message(written));
+  data::DropOldest(std::filesystem::path(memory_).parent_path().string(),
+                   {.suffix = kSuffix, .prefix = kPrefix});
 }
 
 }  // namespace ringmaster::data_files

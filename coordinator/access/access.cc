@@ -305,14 +305,7 @@ Grant Access::Repeat(const RedemptionRecord& redeemed, UnixTime now) {
                fmt::format("this key joined as {}, which was revoked since; ask for a new token",
                            redeemed.identity.ToString())));
   }
-  const std::string name = redeemed.identity.ToString();
-  if (!renewals_.Take(name, now)) return NoGrant(TooManyCertificates(name));
-  AccessChange change;
-  change.identity = *live;
-  Issue(&*change.identity, std::max(Floor(now), live->issued));
-  const Grant grant{{}, redeemed.identity, change.identity->issued};
-  return {Commit(std::move(change), Entry(name, "join again", redeemed.token), now), grant.identity,
-          grant.issue};
+  return IssueAgain(*live, Entry(live->identity.ToString(), "join again", redeemed.token), now);
 }
 
 Grant Access::Admit(const TokenRecord& token, const Redemption& redemption, UnixTime now) {
@@ -339,6 +332,8 @@ Grant Access::Admit(const TokenRecord& token, const Redemption& redemption, Unix
   if (before != nullptr) {
     grant.issue = std::max(grant.issue, before->issued + std::chrono::seconds(1));
   }
+  grant.refusal = CheckIssue(identity, grant.issue, options_.backdating, now);
+  if (!grant.refusal.status.ok()) return grant;
   AccessChange change;
   change.forgotten_tokens = ForgottenTokens(now);
   change.token = token;
@@ -353,9 +348,24 @@ Grant Access::Admit(const TokenRecord& token, const Redemption& redemption, Unix
   return grant;
 }
 
+// After a clock was set back the newest is still the one of before.
 void Access::Issue(IdentityRecord* record, UnixSeconds issue) const {
+  if (issue < record->issued) return;
   record->issued = issue;
   record->certificate_expires = issue + options_.certificate_life;
+}
+
+Grant Access::IssueAgain(const IdentityRecord& live, v1::AuditEntry entry, UnixTime now) {
+  const std::string name = live.identity.ToString();
+  Grant grant{{}, live.identity, std::max(Floor(now), live.joined)};
+  grant.refusal = CheckIssue(live.identity, grant.issue, options_.backdating, now);
+  if (!grant.refusal.status.ok()) return grant;
+  if (!renewals_.Take(name, now)) return NoGrant(TooManyCertificates(name));
+  AccessChange change;
+  change.identity = live;
+  Issue(&*change.identity, grant.issue);
+  grant.refusal = Commit(std::move(change), std::move(entry), now);
+  return grant;
 }
 
 // Identities.
@@ -375,17 +385,7 @@ Grant Access::Renew(const Caller& caller, UnixTime now) {
                fmt::format("{} was revoked; join again with a new token", caller.ToString()));
     return grant;
   }
-  if (!renewals_.Take(caller.ToString(), now)) {
-    grant.refusal = TooManyCertificates(caller.ToString());
-    return grant;
-  }
-  AccessChange change;
-  change.identity = *live;
-  grant.issue = std::max(Floor(now), live->issued);
-  Issue(&*change.identity, grant.issue);
-  const std::string name = caller.ToString();
-  grant.refusal = Commit(std::move(change), Entry(name, "renew", name), now);
-  return grant;
+  return IssueAgain(*live, Entry(caller.ToString(), "renew", caller.ToString()), now);
 }
 
 Grant Access::RenewEnded(const PeerCertificate& certificate, UnixTime now) {

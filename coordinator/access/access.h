@@ -9,8 +9,9 @@
 //
 // Why issue times, and not serial numbers, tell a certificate of before a revocation: one time for
 // each identity is enough, however often it renews, while serial numbers would have to be kept for
-// as long as certificates can be renewed. No clock decides: the issue times of an identity never
-// fall, and the first one after a revocation is later than all before, a second at least.
+// as long as certificates can be renewed. No clock decides: no issue time of an identity is before
+// it joined, and the first one after a revocation is later than all before, a second at least.
+// Where a clock was ahead, that may be long from now: then nothing is granted (CLOCK_SET_BACK).
 #pragma once
 
 #include <chrono>
@@ -71,6 +72,7 @@ class Access {
     std::chrono::seconds certificate_life = std::chrono::hours(7 * 24);
     std::function<std::string(size_t)> random_bytes;  // that nobody can tell
     std::function<void(const Status&)> on_write;      // what became of a change; may be empty
+    std::chrono::seconds backdating = std::chrono::minutes(5);  // of a certificate's begin
   };
   Access(AccessStore& store, Options options);
 
@@ -113,8 +115,9 @@ class Access {
   [[nodiscard]] Grant Decide(const Redemption& redemption, UnixTime now);
   [[nodiscard]] Grant Repeat(const RedemptionRecord& redeemed, UnixTime now);
   [[nodiscard]] Grant Admit(const TokenRecord& token, const Redemption& redemption, UnixTime now);
-  // The identity gets a certificate more.
+  // The identity gets a certificate more, or one more without joining anew, with such an entry.
   void Issue(IdentityRecord* record, UnixSeconds issue) const;
+  [[nodiscard]] Grant IssueAgain(const IdentityRecord& live, v1::AuditEntry entry, UnixTime now);
   [[nodiscard]] std::string NewTokenId() const;
   // With which a revoked one could come back: that they made, that name them, or that they joined
   // with, as far as they have uses.

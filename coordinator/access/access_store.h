@@ -53,8 +53,8 @@ struct IdentityRecord {
   IdentityName identity;
   v1::Role role = v1::ROLE_UNSPECIFIED;
   UnixSeconds joined;  // certificates that were issued before are worth nothing
-  UnixSeconds issued;  // the newest certificate; never falls, not even when the clock does
-  UnixSeconds certificate_expires;
+  UnixSeconds issued;  // the latest of all certificates; never falls, not even when the clock does
+  UnixSeconds certificate_expires;  // of that one
   std::optional<UnixTime> revoked;
 };
 

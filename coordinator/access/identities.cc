@@ -70,6 +70,19 @@ UnixSeconds Identities::LastEnd(UnixTime now) const {
   return last;
 }
 
+Refusal CheckIssue(const IdentityName& identity, UnixSeconds issue, std::chrono::seconds backdating,
+                   UnixTime now) {
+  if (issue <= now + backdating) return {};
+  const std::string name = identity.ToString();
+  return {FailedPrecondition(
+              "{0} has a certificate that was issued when the coordinator's clock said {1}, and "
+              "now it says {2}: a new one could not be used before {1}. Compare `date -u` on "
+              "its host with others: if it is right now, it was ahead then; join with another "
+              "name, and end this one with `ringctl identity revoke`",
+              name, TimeText(issue), TimeText(now)),
+          "CLOCK_SET_BACK"};
+}
+
 std::string TimeText(UnixTime time) {
   const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
   return TimeUtil::ToString(TimeUtil::SecondsToTimestamp(seconds.time_since_epoch().count()));

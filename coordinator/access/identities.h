@@ -2,6 +2,7 @@
 // count. Pure values; thread-compatible, and shared ones never change.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <string>
 
@@ -44,6 +45,11 @@ class Identities {
  private:
   std::map<IdentityName, IdentityRecord> all_;
 };
+
+// Whether a certificate of that issue, which begins `backdating` before it, has begun.
+// FAILED_PRECONDITION: CLOCK_SET_BACK, with what the clock said before, and what it says.
+[[nodiscard]] Refusal CheckIssue(const IdentityName& identity, UnixSeconds issue,
+                                 std::chrono::seconds backdating, UnixTime now);
 
 // `2026-11-21T14:02:11Z`, as messages have times.
 [[nodiscard]] std::string TimeText(UnixTime time);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/pki/authority.h"
 #include "common/rpc/rpc_status.h"
 #include "common/text.h"
 
@@ -58,7 +59,8 @@ AccessService::AccessService(Hands hands)
     : hands_(std::move(hands)),
       access_(*hands_.store, {.certificate_life = hands_.certificate_life,
                               .random_bytes = hands_.random_bytes,
-                              .on_write = [this](const Status& status) { OnWrite(status); }}) {}
+                              .on_write = [this](const Status& status) { OnWrite(status); },
+                              .backdating = pki::kBackdating}) {}
 
 // Whoever is refused for it is told to look at the log.
 void AccessService::OnWrite(const Status& status) {

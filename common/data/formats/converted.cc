@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,10 +12,9 @@
 #include <filesystem>
 #include <optional>
 #include <sstream>
-#include <tuple>
 
-#include "common/amount.h"
 #include "common/check.h"
+#include "common/data/kept_files.h"
 #include "common/files.h"
 #include "common/log.h"
 #include "common/sha256.h"
@@ -76,15 +74,6 @@ StatusOr<std::string> HashOf(int file, uint64_t bytes, const std::stop_token& st
     hash.Update(piece);
   }
   return Hex(hash.Finish());
-}
-
-// For DropConversions: it is open, and was used now. The time of change is a part of what it is.
-void MarkUsed(const OwnedFile& file) {
-  (void)flock(file.get(), LOCK_SH | LOCK_NB);
-  timespec times[2] = {};
-  times[0].tv_nsec = UTIME_NOW;
-  times[1].tv_nsec = UTIME_OMIT;
-  (void)futimens(file.get(), times);
 }
 
 // FAILED_PRECONDITION: it is damaged, or of another version.
@@ -168,55 +157,7 @@ class RowsWriter {
   ringmaster::Sha256 hash_;
 };
 
-// ---- making room --------------------------------------------------------------------------------
-
-struct Kept {
-  std::string path;
-  uint64_t bytes = 0;
-  timespec used = {};
-};
-
-// Of a folder, what was used longest ago first.
-std::vector<Kept> KeptIn(const std::string& folder) {
-  namespace fs = std::filesystem;
-  std::vector<Kept> all;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    struct stat status = {};
-    const std::string path = at->path().string();
-    if (at->path().extension() != kNamed || lstat(path.c_str(), &status) != 0) continue;
-    if (!S_ISREG(status.st_mode)) continue;
-    all.push_back({path, static_cast<uint64_t>(status.st_size), status.st_atim});
-  }
-  std::ranges::sort(all, {}, [](const Kept& one) {
-    return std::tuple(one.used.tv_sec, one.used.tv_nsec, one.path);
-  });
-  return all;
-}
-
-// Whether nobody had it open.
-bool RemoveUnused(const std::string& path) {
-  const OwnedFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  return file.valid() && flock(file.get(), LOCK_EX | LOCK_NB) == 0 && unlink(path.c_str()) == 0;
-}
-
 }  // namespace
-
-void DropConversions(const std::string& state_dir, const KeptConversions& kept) {
-  const std::vector<Kept> all = KeptIn(state_dir);
-  size_t files = all.size();
-  uint64_t bytes = 0;
-  for (const Kept& one : all) bytes += one.bytes;
-  const uint64_t most = kept.bytes.value_or((bytes + FreeBytes(state_dir).value_or(bytes)) / 2);
-  for (const Kept& one : all) {
-    if (files <= kept.files && bytes <= most) return;
-    if (!RemoveUnused(one.path)) continue;
-    spdlog::info("removed {}, {} of numbers, which was used longest ago", one.path,
-                 FormatBytes(one.bytes));
-    --files;
-    bytes -= one.bytes;
-  }
-}
 
 StatusOr<ConvertedFile> OpenConverted(
     const std::string& name, HashCache* cache,
@@ -249,7 +190,7 @@ StatusOr<ConvertedFile> OpenConverted(
     RING_RETURN_IF_ERROR(writer.Name(path));
     (void)writer.Release();
     auto written = Reopen(path, cache);
-    DropConversions(cache->folder());
+    DropOldest(cache->folder(), {.suffix = kNamed});
     return written;
   }
   struct stat status = {};

@@ -4,10 +4,7 @@
 // functions).
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "common/data/beneath.h"
@@ -25,20 +22,11 @@ struct ConvertedFile {
 
 // The file `name`.rows of the cache's folder, which `convert` writes where it is missing. Without a
 // folder it lies where temporary files do, without a name. `name` says all that it depends on. When
-// one was written, others of the folder go (DropConversions).
+// one was written, others of the folder go (kept_files.h).
 // UNAVAILABLE: it cannot be written; CANCELLED: the cache's stop; else what `convert` says.
 [[nodiscard]] StatusOr<ConvertedFile> OpenConverted(
     const std::string& name, HashCache* cache,
     const std::function<StatusOr<FileLayout>(const Append& append)>& convert);
-
-// What a state folder keeps of such files.
-struct KeptConversions {
-  size_t files = 64;
-  std::optional<uint64_t> bytes = {};  // by default half of what they have and what is free there
-};
-// Removes those that were used longest ago, until no more are left than `kept` says. One that
-// somebody has open, in whatever process, stays, and so does what is nothing of OpenConverted.
-void DropConversions(const std::string& state_dir, const KeptConversions& kept = {});
 
 // Removes what conversions that were killed left in a state folder. For who has it alone, at its
 // start.

@@ -1,19 +1,17 @@
 // Files of Python's csv are read in tests/integration/formats_test.py.
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
-#include <iterator>
 #include <set>
 
 #include "common/data/dataset.h"
-#include "common/data/formats/converted.h"
+#include "common/data/kept_files.h"
 #include "common/data/sample_data.h"
 #include "common/data/verify.h"
+#include "tests/support/kept_files.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::data {
@@ -186,85 +184,32 @@ TEST_CASE_METHOD(CsvFixture, "CSV: what it was converted to is kept, and made ag
   CHECK(converted().empty());
 }
 
-// When a file was read last; its time of change stays.
-void SetUsed(const std::string& path, std::chrono::sys_seconds when) {
-  timespec times[2] = {{.tv_sec = when.time_since_epoch().count(), .tv_nsec = 0}, {}};
-  times[1].tv_nsec = UTIME_OMIT;
-  REQUIRE(utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
-}
-
-constexpr std::chrono::sys_seconds kLongAgo{std::chrono::seconds(1'000'000'000)};
-
-std::set<std::string> NamesOf(const std::string& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
-  return names;
-}
-
-TEST_CASE("CSV: of what is kept goes what was used longest ago, but nothing that is open") {
-  const TemporaryFolder folder;
-  int seconds = 0;
-  for (const char* name : {"csv-a.rows", "csv-b.rows", "csv-c.rows", "csv-d.rows", ".rows.abc",
-                           "csv.sha256", "term"}) {
-    WriteWhole(folder / name, "0123456789");
-    SetUsed(folder / name, kLongAgo + std::chrono::seconds(++seconds));
-  }
-  const std::set<std::string> others = {".rows.abc", "csv.sha256", "term"};
-  const auto left = [&] {
-    std::set<std::string> names;
-    std::ranges::set_difference(NamesOf(folder.path()), others, std::inserter(names, names.end()));
-    return names;
-  };
-  OwnedFile open_one(open((folder / "csv-b.rows").c_str(), O_RDONLY | O_CLOEXEC));
-  REQUIRE(flock(open_one.get(), LOCK_SH | LOCK_NB) == 0);
-  DropConversions(folder.path(), {.files = 4, .bytes = 40});
-  CHECK(left().size() == 4);
-  DropConversions(folder.path(), {.files = 2, .bytes = 40});
-  CHECK(left() == std::set<std::string>{"csv-b.rows", "csv-d.rows"});
-  DropConversions(folder.path(), {.files = 4, .bytes = 10});
-  CHECK(left() == std::set<std::string>{"csv-b.rows"});
-  DropConversions(folder.path(), {.files = 0, .bytes = 0});
-  CHECK(left() == std::set<std::string>{"csv-b.rows"});
-  open_one.Close();
-  DropConversions(folder.path(), {.files = 0, .bytes = 0});
-  CHECK(left().empty());
-  const std::set<std::string> names = NamesOf(folder.path());
-  CHECK(std::ranges::includes(names, others));
-}
-
 TEST_CASE_METHOD(CsvFixture, "CSV: a state folder keeps the texts that were used last") {
-  constexpr size_t kMost = KeptConversions().files;
-  const auto old = [&](size_t i) { return folder_ / fmt::format("state/csv-old{:03}.rows", i); };
-  for (size_t i = 0; i < kMost + 3; ++i) {
-    WriteWhole(old(i), "old");
-    SetUsed(old(i), kLongAgo + std::chrono::seconds(i));
-  }
+  const std::string state = folder_ / "state";
+  const size_t most = KeptFiles().files;
+  const auto old = testing::WriteOld(state, "csv-", ".rows", most + 3);
   Write("a,y\n1,2\n3,1\n");
   auto dataset = Open();
   REQUIRE(dataset.ok());
-  const auto rows = [&] {
-    std::set<std::string> names = NamesOf(folder_ / "state");
-    std::erase_if(names, [](const std::string& name) { return !name.ends_with(".rows"); });
-    return names;
-  };
-  REQUIRE(rows().size() == kMost);
-  for (size_t i = 0; i < kMost + 3; ++i) CHECK(fs::exists(old(i)) == (i >= 4));
+  const std::set<std::string> rows = testing::NamesIn(state, ".rows");
+  REQUIRE(rows.size() == most);
+  for (size_t i = 0; i < most + 3; ++i) CHECK(fs::exists(old[i]) == (i >= 4));
   // One that a job has open stays, however long ago it was read.
   std::string own;
-  for (const std::string& name : rows()) {
-    if (!name.starts_with("csv-old")) own = folder_ / ("state/" + name);
+  for (const std::string& name : rows) {
+    if (!name.starts_with("csv-old")) own = state + "/" + name;
   }
-  SetUsed(own, kLongAgo - std::chrono::seconds(1));
+  testing::SetUsed(own, testing::kLongAgo - std::chrono::seconds(1));
   Write("a,y\n5,2\n");
   REQUIRE(Open().ok());
   CHECK(fs::exists(own));
-  CHECK_FALSE(fs::exists(old(4)));
+  CHECK_FALSE(fs::exists(old[4]));
   std::vector<float> row(1);
   CHECK((*dataset)->Read(0, Split::kTrain, 1, std::as_writable_bytes(std::span(row))).ok());
   CHECK(row == std::vector<float>{3});
   // Opening it again is using it; once it is closed, it is one of them.
   dataset = absl::UnknownError("closed");
-  SetUsed(own, kLongAgo);
+  testing::SetUsed(own, testing::kLongAgo);
   Write("a,y\n1,2\n3,1\n");
   struct stat before = {}, after = {};
   REQUIRE(stat(own.c_str(), &before) == 0);
@@ -273,7 +218,7 @@ TEST_CASE_METHOD(CsvFixture, "CSV: a state folder keeps the texts that were used
   CHECK(after.st_atim.tv_sec > before.st_atim.tv_sec);
   CHECK(after.st_mtim.tv_sec == before.st_mtim.tv_sec);
   CHECK(after.st_mtim.tv_nsec == before.st_mtim.tv_nsec);
-  SetUsed(own, kLongAgo - std::chrono::seconds(1));
+  testing::SetUsed(own, testing::kLongAgo - std::chrono::seconds(1));
   Write("a,y\n6,2\n");
   REQUIRE(Open().ok());
   CHECK_FALSE(fs::exists(own));

@@ -11,10 +11,12 @@
 
 #include "common/data/dataset.h"
 #include "common/data/format.h"
+#include "common/data/kept_files.h"
 #include "common/data/record_index.h"
 #include "common/data/sample_data.h"
 #include "common/data/verify.h"
 #include "common/image/codecs.h"
+#include "tests/support/kept_files.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::data {
@@ -225,6 +227,26 @@ TEST_CASE_METHOD(ImageFolderFixture, "Image folder: who stops forgets nothing th
   const std::string known = ReadWhole(memory);
   CHECK_FALSE(Open(Path("state"), v1::EXIF_UNSPECIFIED, stop.get_token()).ok());
   CHECK(ReadWhole(memory) == known);
+}
+
+TEST_CASE_METHOD(ImageFolderFixture,
+                 "Image folder: a state folder keeps the indexes that were used last") {
+  WriteAll();
+  Age();
+  const std::string state = Path("state");
+  fs::create_directory(state);
+  REQUIRE(Open(state).ok());
+  const std::string own = fs::directory_iterator(state)->path().string();
+  const size_t most = KeptFiles().files;
+  const auto old = testing::WriteOld(state, "tfrecord-", ".records", most + 3);
+  // Opening the same again is using it, and writes nothing.
+  testing::SetUsed(own, testing::kLongAgo - std::chrono::seconds(1));
+  REQUIRE(Open(state).ok());
+  CHECK(testing::NamesIn(state, ".records").size() == most + 4);
+  REQUIRE(Open(state, v1::EXIF_APPLY).ok());
+  CHECK(testing::NamesIn(state, ".records").size() == most);
+  CHECK(fs::exists(own));
+  for (size_t i = 0; i < most + 3; ++i) CHECK(fs::exists(old[i]) == (i >= 5));
 }
 
 TEST_CASE_METHOD(ImageFolderFixture, "Image folder: images are turned where the job says so") {

@@ -7,6 +7,8 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "common/data/kept_files.h"
+#include "tests/support/kept_files.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::data_files {
@@ -113,6 +115,32 @@ TEST_CASE("FileList: a memory that is damaged costs time alone") {
   const auto list = ListAll(folder.path(), "data", state.path());
   REQUIRE(list.ok());
   CHECK((*list)->files()[0].pieces == std::vector{Sha256Of("content")});
+}
+
+TEST_CASE("FileList: a state folder remembers the folders that were listed last") {
+  const TemporaryFolder folder, state;
+  for (const std::string name : {"data", "other"}) {
+    std::filesystem::create_directories(folder / name);
+    WriteWhole(folder / (name + "/file"), "content");
+    MakeOld(folder / (name + "/file"));
+  }
+  REQUIRE(ListAll(folder.path(), "data", state.path()).ok());
+  const std::string own = std::filesystem::directory_iterator(state.path())->path().string();
+  const size_t most = data::KeptFiles().files;
+  const auto old = testing::WriteOld(state.path(), "pieces-", ".sha256", most + 3);
+  // What is not of its kind stays: the hashes of a format's datasets.
+  const auto before = testing::kLongAgo - std::chrono::seconds(1);
+  WriteWhole(state / "mnist.sha256", "");
+  testing::SetUsed(state / "mnist.sha256", before);
+  // Listing the same again is using it, and writes nothing.
+  testing::SetUsed(own, before);
+  REQUIRE(ListAll(folder.path(), "data", state.path()).ok());
+  CHECK(testing::NamesIn(state.path(), "").size() == most + 5);
+  REQUIRE(ListAll(folder.path(), "other", state.path()).ok());
+  CHECK(testing::NamesIn(state.path(), "").size() == most + 1);
+  CHECK(std::filesystem::exists(own));
+  CHECK(std::filesystem::exists(state / "mnist.sha256"));
+  for (size_t i = 0; i < most + 3; ++i) CHECK(std::filesystem::exists(old[i]) == (i >= 5));
 }
 
 TEST_CASE("FileList: names that no file of a dataset has are refused") {

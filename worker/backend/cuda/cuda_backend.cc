@@ -222,7 +222,7 @@ Status CudaBackend::Tune(const graph::Program& program, const TuneOptions& optio
   }
   RING_ASSIGN_OR_RETURN(PlanTable plans, PlanTable::Parse(table->text, table->source));
   RING_ASSIGN_OR_RETURN(const auto device, Device::Open(devices_[options.device]));
-  // Without a new row not a byte changes: the numerics class has a digest of the file.
+  // Without a new row not a byte of the file changes: what people wrote into it stays.
   return cuda::Tune(program, *device, options, &plans, [&](const TunedKernel& kernel) {
     if (kernel.row) table->text = plans.Print();
     report(kernel);

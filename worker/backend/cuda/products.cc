@@ -15,17 +15,13 @@ namespace {
 
 using Product = std::unique_ptr<MatmulEngine>;
 
-StatusOr<Product> BindMatmul(const BindContext& context, const MatmulShape& shape) {
-  auto made = MakeMatmulEngine(context, shape);
-  if (!made.ok()) return Annotate(made.status(), context.node.name);
-  return made;
-}
-
 // Of a node that is one.
 StatusOr<Product> BindMatmul(const BindContext& context) {
   const auto shape = MatmulOf(context.program.graph, context.node);
   if (!shape) return Internal("{}: {} is no product", context.node.name, context.node.op());
-  return BindMatmul(context, *shape);
+  auto made = MakeMatmulEngine(context, *shape);
+  if (!made.ok()) return Annotate(made.status(), context.node.name);
+  return made;
 }
 
 // y = activation(x w + b)
@@ -125,16 +121,16 @@ namespace {
 
 StatusOr<std::unique_ptr<Kernel>> BindConvolution(const BindContext& context) {
   const graph::Node& node = context.node;
-  if (MatmulOf(context.program.graph, node)) return BindDenseWeightGradient(context);
   const auto shape = ConvolutionOf(context.program.graph, node);
   if (!shape) return Internal("{}: {} is no convolution", node.name, node.op());
   const BiasGradient bias_gradient =
       node.outputs.size() > 1 ? BiasGradient::kWanted : BiasGradient::kNone;
   if (shape->is_depthwise()) return MakeDepthwiseKernel(node.name, *shape, bias_gradient);
   if (const auto product = PatchProductOf(*shape)) {
-    RING_ASSIGN_OR_RETURN(auto engine, BindMatmul(context, MatmulOf(*shape, *product)));
+    RING_ASSIGN_OR_RETURN(Product engine, BindMatmul(context));
     return MakePatchKernel(*shape, *product, std::move(engine), bias_gradient);
   }
+  if (MatmulOf(context.program.graph, node)) return BindDenseWeightGradient(context);
   auto library = MakeConvolutionEngine(context);
   if (!library.ok()) return Annotate(library.status(), node.name);
   return MakeConvolutionKernel(node.name, {.shape = *shape,

@@ -107,11 +107,6 @@ StatusOr<std::vector<PlanChoice>> ChoicesOf(const BindContext& context,
   return MatmulChoices(context.device, *MatmulOf(context.program.graph, context.node));
 }
 
-bool IsNarrow(const PlanChoice& choice) {
-  const auto* convolution = std::get_if<ConvolutionChoice>(&choice);
-  return convolution != nullptr && convolution->variant.narrow;
-}
-
 bool Has(const PlanTable& table, const PlanKey& key) {
   return table.Find<ConvolutionChoice>(key) != nullptr || table.Find<MatmulChoice>(key) != nullptr;
 }

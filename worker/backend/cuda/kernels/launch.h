@@ -8,12 +8,13 @@
 
 namespace ringmaster::cuda {
 
-// cudaErrorInvalidConfiguration when there are too many blocks for a grid (2^31).
+// No blocks are nothing to do, which CUDA calls an error. cudaErrorInvalidConfiguration when there
+// are too many for a grid (2^31).
 template <typename... Parameters, typename... Arguments>
 cudaError_t Enqueue(void (*kernel)(Parameters...), int64_t blocks, dim3 block, cudaStream_t stream,
                     Arguments... arguments) {
-  if (blocks < 1 || blocks > INT32_MAX) return cudaErrorInvalidConfiguration;
-  kernel<<<static_cast<unsigned>(blocks), block, 0, stream>>>(arguments...);
+  if (blocks < 0 || blocks > INT32_MAX) return cudaErrorInvalidConfiguration;
+  if (blocks > 0) kernel<<<static_cast<unsigned>(blocks), block, 0, stream>>>(arguments...);
   return cudaGetLastError();
 }
 

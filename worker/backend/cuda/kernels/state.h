@@ -1,6 +1,7 @@
 // What the state of a job does on its GPU: gradients become integers and are added up, buckets are
 // packed, sums are hashed, and the totals update the parameters. All pointers are to device memory.
-// Launchers enqueue and wait for nothing; each returns what cudaGetLastError says.
+// Launchers enqueue and wait for nothing; each returns what cudaGetLastError says. Where there
+// are no blocks nothing is done, and sums are 0.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -59,7 +60,7 @@ inline constexpr uint64_t kNothingRefused = ~uint64_t{0};
 
 // Consecutive blocks and where each lies packed.
 struct PackedBlocks {
-  int64_t blocks;           // >= 1
+  int64_t blocks;
   const uint32_t* counts;   // elements of each block, 1 to 256
   const uint8_t* widths;    // of each block; even, 0 to 64
   const uint64_t* offsets;  // bytes, of each block; multiples of 64

@@ -55,12 +55,16 @@ std::optional<MatmulShape> PixelWeightGradient(const graph::Value& x, const grap
 }  // namespace
 
 std::string Key(const MatmulShape& shape) {
-  return fmt::format("m {} n {} k {} {} {} {} to {}", shape.m, shape.n, shape.k,
+  return fmt::format("m {} n {} k {} {} {} {} to {}{}", shape.m, shape.n, shape.k,
                      shape.transpose_a ? "at" : "a", shape.transpose_b ? "bt" : "b",
-                     graph::Name(shape.type), graph::Name(shape.result));
+                     graph::Name(shape.type), graph::Name(shape.result),
+                     shape.of_patches ? " patches" : "");
 }
 
 std::optional<MatmulShape> MatmulOf(const graph::Graph& graph, const graph::Node& node) {
+  if (const auto convolution = ConvolutionOf(graph, node)) {
+    if (const auto patches = PatchProductOf(*convolution)) return MatmulOf(*convolution, *patches);
+  }
   if (const auto* gradient = node.as<graph::Conv2dWeightGradient>()) {
     return PixelWeightGradient(graph.value(node.inputs[0]), graph.value(node.outputs[0]),
                                *gradient);
@@ -247,7 +251,8 @@ MatmulShape MatmulOf(const ConvolutionShape& shape, const PatchProduct& product)
           .transpose_a = !forward,
           .transpose_b = forward,
           .type = shape.type,
-          .result = shape.result};
+          .result = shape.result,
+          .of_patches = true};
 }
 
 ConvolutionShape PartOf(const ConvolutionShape& shape, int64_t parts) {

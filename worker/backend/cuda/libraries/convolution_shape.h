@@ -22,14 +22,17 @@ struct MatmulShape {
   bool transpose_a = false, transpose_b = false;
   graph::DType type = graph::DType::kFloat32;    // of a and b
   graph::DType result = graph::DType::kFloat32;  // of c
+  bool of_patches = false;                       // of PatchProductOf: computed part after part
 };
 
-// `m 10 n 64 k 256 at b bfloat16 to float32`: the key of a kernel table's row; t: transposed.
+// `m 10 n 64 k 256 at b bfloat16 to float32`, then `patches` where it is one of them: the key of a
+// kernel table's row; t: transposed.
 [[nodiscard]] std::string Key(const MatmulShape& shape);
 
-// Of dense, of one of its gradients, or of the gradient of the weights of a conv2d whose window is
-// one pixel; nullopt when the node's op is another. Where a bias or an activation follows, the
-// product is wanted in float32, so that y is rounded once.
+// What a node asks cuBLASLt for: of dense, of one of its gradients, of a convolution by its patches
+// (PatchProductOf), or of the gradient of the weights of a conv2d whose window is one pixel;
+// nullopt when the node is no product. Where a bias or an activation follows, the product is wanted
+// in float32, so that y is rounded once.
 //
 // Those windows of one pixel: dw has few elements, each a sum over all pixels of the shard.
 // cuBLASLt cuts such sums into parts that fill a GPU, and writes float32; cuDNN's engines that do

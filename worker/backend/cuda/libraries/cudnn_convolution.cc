@@ -441,9 +441,7 @@ PlanKey ConvolutionKey(const std::string& device, const ConvolutionShape& shape)
 std::optional<PlanRequest> PlanRequestOf(const graph::Graph& graph, const graph::Node& node,
                                          const std::string& device, const PlanTable& table) {
   const auto shape = ConvolutionOf(graph, node);
-  const bool another_way = !shape || shape->is_depthwise() || PatchProductOf(*shape) ||
-                           MatmulOf(graph, node).has_value();
-  if (another_way) return std::nullopt;
+  if (!shape || shape->is_depthwise() || MatmulOf(graph, node)) return std::nullopt;
   PlanRequest request = {PartOf(*shape, PartsOf(*shape)), std::nullopt};
   const auto* const row = table.Find<ConvolutionChoice>(ConvolutionKey(device, request.shape));
   if (row != nullptr) request.row = *row;

@@ -147,6 +147,12 @@ StatusOr<ConvolutionVariant> ParseVariant(const std::string& text) {
   return variant;
 }
 
+// Of two rows with one key.
+bool Wins(const PlanChoice& choice, const PlanChoice& over) {
+  if (IsNarrow(choice) != IsNarrow(over)) return IsNarrow(over);
+  return ToString(choice) < ToString(over);
+}
+
 }  // namespace
 
 StatusOr<PlanChoice> ParseChoice(const std::string& text) {
@@ -175,9 +181,13 @@ std::string ToString(const PlanChoice& choice) {
   return text;
 }
 
+bool IsNarrow(const PlanChoice& choice) {
+  const auto* convolution = std::get_if<ConvolutionChoice>(&choice);
+  return convolution != nullptr && convolution->variant.narrow;
+}
+
 StatusOr<PlanTable> PlanTable::Parse(const std::string& text, const std::string& source) {
   PlanTable table;
-  std::map<PlanKey, int> lines;
   std::istringstream stream(text);
   int number = 0;
   for (std::string line; std::getline(stream, line);) {
@@ -193,12 +203,8 @@ StatusOr<PlanTable> PlanTable::Parse(const std::string& text, const std::string&
     PlanKey key = {fields[0], fields[1], fields[2], fields[3]};
     const auto choice = ParseChoice(fields[4]);
     if (!choice.ok()) return Annotate(choice.status(), fmt::format("{}:{}", source, number));
-    const auto [known, fresh] = lines.emplace(key, number);
-    if (!fresh) {
-      return InvalidArgument("{}:{}: line {} is about the same device, library, op and shape",
-                             source, number, known->second);
-    }
-    table.Put(std::move(key), *choice);
+    const auto [row, fresh] = table.rows_.emplace(std::move(key), *choice);
+    if (!fresh && Wins(*choice, row->second)) row->second = *choice;
   }
   return table;
 }
@@ -211,6 +217,8 @@ std::string PlanTable::Print() const {
   }
   return text;
 }
+
+std::string PlanTable::Version() const { return Hex(Sha256Of(Print())).substr(0, 16); }
 
 std::string InstalledPlanTablePath() {
   if (const char* path = std::getenv(kPathVariable)) return path;
@@ -239,7 +247,9 @@ const Installed& InstalledOnce() {
       return {Error(absl::StatusCode::kNotFound, "kernel table {}: cannot be read", path),
               "unreadable"};
     }
-    return {PlanTable::Parse(text, path), Hex(Sha256Of(text)).substr(0, 16)};
+    auto table = PlanTable::Parse(text, path);
+    const std::string version = table.ok() ? table->Version() : "unreadable";
+    return {std::move(table), version};
   }();
   return installed;
 }

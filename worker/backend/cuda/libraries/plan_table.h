@@ -5,6 +5,11 @@
 //   NVIDIA H200 | cudnn 91900 | conv2d | x 64,32,32,96 w ... | fused engine 37 knobs 2=11,13=4
 //   NVIDIA H200 | cublaslt 130100 | matmul | m 10 n 64 k 256 ... | algorithm 0000...
 //
+// Tables of several hosts are merged by putting their files one behind the other, in any order.
+// Where two rows have one key (device, library with its version, op, shape), one that keeps all
+// bits wins over a narrow one, then the one whose choice comes first as text. Rows have no times,
+// because those of two hosts do not compare: each was the quickest on its own.
+//
 // A value; thread-compatible. It takes part in the numerics class: jobs never time kernels.
 #pragma once
 
@@ -87,15 +92,20 @@ using PlanChoice = std::variant<ConvolutionChoice, MatmulChoice>;
 // As a row of the table has it: `fused engine 37 knobs 2=11,13=4`, `algorithm 0000...`.
 [[nodiscard]] std::string ToString(const PlanChoice& choice);
 [[nodiscard]] StatusOr<PlanChoice> ParseChoice(const std::string& text);
+// Whether it loses bits: a gradient of weights that is rounded on its way.
+[[nodiscard]] bool IsNarrow(const PlanChoice& choice);
 
 class PlanTable {
  public:
-  // INVALID_ARGUMENT names `source`, the line and what is wrong with it; two rows of one key are.
+  // INVALID_ARGUMENT names `source`, the line and what is wrong with it. Of rows with one key the
+  // rule above keeps one.
   [[nodiscard]] static StatusOr<PlanTable> Parse(const std::string& text,
                                                  const std::string& source);
 
   // By key; Parse gives the same table back.
   [[nodiscard]] std::string Print() const;
+  // The beginning of the SHA-256 of what is printed: neither comments nor the order of rows count.
+  [[nodiscard]] std::string Version() const;
   // nullptr when the table has no such row, or one for another kind of operation.
   template <typename Choice>
   [[nodiscard]] const Choice* Find(const PlanKey& key) const {
@@ -118,7 +128,7 @@ class PlanTable {
 // where there is none. Thread-safe.
 [[nodiscard]] StatusOr<const PlanTable*> PlanTableOrInstalled(const PlanTable* given);
 
-// What the numerics class says of it: `none`, `unreadable`, or the beginning of its SHA-256.
+// What the numerics class says of it: `none`, `unreadable`, or its Version.
 [[nodiscard]] std::string InstalledPlanTableVersion();
 
 }  // namespace ringmaster::cuda

@@ -1,4 +1,4 @@
-// Exponents of the next step on the block emulator: those of exact::Units.
+// Exponents of the next step on the block emulator: those of exact::Units; and kernels of nothing.
 #include "worker/backend/cuda/kernels/state.h"
 
 #include <algorithm>
@@ -117,6 +117,30 @@ TEST_CASE("Unit kernels: reset to the smallest unit") {
     REQUIRE(exponents.FirstDifference(std::vector<int16_t>(blocks, 21 - 40)) == -1);
     REQUIRE(exponents.intact());
   }
+}
+
+TEST_CASE("State kernels: what has no blocks is nothing to do, and its sums are 0") {
+  GuardedArray<uint32_t> first_blocks(std::vector<uint32_t>{0});
+  GuardedArray<uint64_t> sum(std::vector<uint64_t>{5, 6});
+  GuardedArray<uint64_t> offsets(std::vector<uint64_t>{7});
+  for (const cudaError_t error : {
+           LaunchClampExponents({0, first_blocks.data()}, 21, nullptr, nullptr),
+           LaunchResetExponents(0, 21, nullptr, nullptr),
+           LaunchQuantizeAdd(nullptr, 0, {.shards = 1}, nullptr, nullptr, nullptr),
+           LaunchWidths(nullptr, nullptr, 0, nullptr, nullptr),
+           LaunchPack({}, nullptr, nullptr, nullptr),
+           LaunchUnpack({}, nullptr, nullptr, nullptr),
+           LaunchUpdate({}, {}, {nullptr, 0}, 21, nullptr),
+           LaunchOffsets(nullptr, nullptr, 0, offsets.data(), nullptr),
+           LaunchDigest({}, nullptr, 0, nullptr, sum.data(), nullptr),
+       }) {
+    CHECK(error == cudaSuccess);
+  }
+  CHECK(sum.FirstDifference({0, 0}) == -1);
+  CHECK(offsets.FirstDifference({0}) == -1);
+  CHECK((first_blocks.intact() && sum.intact() && offsets.intact()));
+  // A number of blocks that is none is still refused.
+  CHECK(LaunchResetExponents(-1000, 21, nullptr, nullptr) == cudaErrorInvalidConfiguration);
 }
 
 }  // namespace ringmaster::cuda

@@ -64,6 +64,20 @@ TEST_CASE("MatmulShape: the gradient of weights of one pixel is a product over a
   CHECK(product(x, dy, {8, 1, 1, 8}, {.groups = 2}, type) == "none");
 }
 
+TEST_CASE("MatmulShape: a product of patches has a row of its own, not that of a dense layer") {
+  // 2 x 4 x 4 positions, windows of 27 elements in rows of 32.
+  const graph::Conv2dAttributes same = {.pads = {1, 1, 1, 1}};
+  CHECK(ProductOf(graph::Conv2d{same}, {2, 4, 4, 3}, {8, 3, 3, 3}, {}) ==
+        "m 32 n 8 k 32 a bt bfloat16 to bfloat16 patches");
+  CHECK(ProductOf(graph::Conv2dWeightGradient{same}, {2, 4, 4, 3}, {2, 4, 4, 8},
+                  {{{8, 3, 3, 3}, DType::kFloat32}}) ==
+        "m 8 n 32 k 32 at b bfloat16 to float32 patches");
+  CHECK(ProductOf(graph::DenseInputGradient{}, {32, 32}, {8, 32}, {{{32, 8}, DType::kBFloat16}}) ==
+        "m 32 n 8 k 32 a bt bfloat16 to bfloat16");
+  // Many channels are for a convolution's engine.
+  CHECK(ProductOf(graph::Conv2d{same}, {2, 4, 4, 16}, {8, 3, 3, 16}, {}) == "none");
+}
+
 TEST_CASE("MatmulShape: what is added to later is wanted in float32") {
   graph::Graph graph;
   const auto x = graph.AddFed("x", {3, 5}, DType::kBFloat16);
@@ -166,12 +180,13 @@ TEST_CASE("ConvolutionShape: an image of few channels is multiplied by its patch
   CHECK(product->parts == 16);
   CHECK(product->patches.samples == 16);
   CHECK(product->rows() == 16 * 112 * 112);
-  CHECK(Key(MatmulOf(forward, *product)) == "m 200704 n 64 k 152 a bt bfloat16 to bfloat16");
+  CHECK(Key(MatmulOf(forward, *product)) ==
+        "m 200704 n 64 k 152 a bt bfloat16 to bfloat16 patches");
   auto gradient = of(ConvolutionPass::kWeightGradient, 256, 3, 64, DType::kFloat16);
   gradient.result = DType::kFloat32;
   CHECK(PatchProductOf(gradient)->parts == 16);
   CHECK(Key(MatmulOf(gradient, *PatchProductOf(gradient))) ==
-        "m 64 n 152 k 200704 at b float16 to float32");
+        "m 64 n 152 k 200704 at b float16 to float32 patches");
   // One that no number near divides, many channels, wide or ragged ones, what cuDNN fuses.
   CHECK(!PatchProductOf(of(ConvolutionPass::kForward, 257, 3, 64, DType::kBFloat16)));
   CHECK(PatchProductOf(of(ConvolutionPass::kForward, 13, 3, 64, DType::kBFloat16)));

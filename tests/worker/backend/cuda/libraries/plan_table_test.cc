@@ -2,10 +2,13 @@
 // and the rule that picks an engine where it has no row.
 #include "worker/backend/cuda/libraries/plan_table.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
 
 #include "tests/support/temporary_folder.h"
 
@@ -86,6 +89,26 @@ TEST_CASE("PlanTable: files of two models of GPU, one behind the other, are one 
   CHECK(both->Find<ConvolutionChoice>(key)->engine.engine == 37);
 }
 
+TEST_CASE("PlanTable: tables of hosts that tuned one shape are merged alike in any order") {
+  const std::string three = "A | B 1 | C | D | plain engine 3\n";
+  const std::string twelve = "A | B 1 | C | D | plain engine 12\n";
+  const std::string narrow = "A | B 1 | C | D | narrow engine 1\n";
+  const std::string newer = "A | B 2 | C | D | plain engine 7\n";  // of the library: both stay
+  std::vector<std::string> hosts = {narrow + newer, newer + three, "# by hand\n" + twelve};
+  std::sort(hosts.begin(), hosts.end());
+  do {
+    const auto merged = PlanTable::Parse(hosts[0] + hosts[1] + hosts[2], "table.txt");
+    REQUIRE(Message(merged.status()) == "");
+    CHECK(merged->size() == 2);
+    // As text 12 comes before 3, and what keeps all bits before what does not.
+    CHECK(merged->Print() == PlanTable::Parse(newer + twelve, "one")->Print());
+    CHECK(merged->Version() == PlanTable::Parse(newer + twelve, "one")->Version());
+    CHECK(merged->Version() != PlanTable::Parse(newer + three, "other")->Version());
+  } while (std::next_permutation(hosts.begin(), hosts.end()));
+  CHECK(PlanTable::Parse(narrow + narrow, "table.txt")->Print() ==
+        PlanTable::Parse(narrow, "table.txt")->Print());
+}
+
 TEST_CASE("PlanTable: mistakes are named with file and line") {
   CHECK(ErrorOf("# fine\nA | B | C | D\n") ==
         "table.txt:2: expected 5 fields between bars (device | library | op | shape | choice), "
@@ -102,8 +125,6 @@ TEST_CASE("PlanTable: mistakes are named with file and line") {
         "2=11,13=4`");
   CHECK(ErrorOf("A | B | C | D | algorithm 12\n") ==
         "table.txt:1: an algorithm is 128 hexadecimal digits, got `12`");
-  CHECK(ErrorOf("A | B | C | D | plain engine 1\n\nA | B | C | D | plain engine 2\n") ==
-        "table.txt:3: line 1 is about the same device, library, op and shape");
 }
 
 TEST_CASE("PlanTable: the installed one is read once, by whoever names it or computes with it") {
