@@ -30,7 +30,7 @@ Status MakePlans(const graph::Program& program, const Device& device) {
   return absl::OkStatus();
 }
 
-// A kernel for each node, in order, after those that make the images.
+// A kernel for each node, in order, and those that make the images.
 StatusOr<StepKernels> BindKernels(const graph::Program& program, const graph::Augmenter* augmenter,
                                   const Device& device) {
   StepKernels kernels = {.augmenter = augmenter};
@@ -44,7 +44,10 @@ StatusOr<StepKernels> BindKernels(const graph::Program& program, const graph::Au
     }
     const bool training = program.mode == graph::Mode::kTraining;
     const graph::Use use = training ? graph::Use::kTraining : graph::Use::kEvaluation;
-    RING_ASSIGN_OR_RETURN(kernels.augment, CudaAugment::Create(*augmenter, use));
+    kernels.images = ImagesOfPixels(program);
+    RING_ASSIGN_OR_RETURN(
+        kernels.augment,
+        CudaAugment::Create(*augmenter, use, program.graph.value(kernels.images).dtype));
   }
   RING_RETURN_IF_ERROR(MakePlans(program, device));
   for (const graph::Node& node : program.graph.nodes()) {

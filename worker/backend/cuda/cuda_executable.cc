@@ -32,6 +32,7 @@ StepLayout LayOutStep(const graph::Program& program, const StepKernels& kernels)
   if (kernels.augment != nullptr) {
     augment.pixels = static_cast<size_t>(program.samples) * kernels.augmenter->stored().elements();
     augment.workspace = kernels.augment->workspace_bytes(program.samples);
+    augment.images = kernels.images;
   }
   return LayOutStep(program, kAlignment, std::move(workspace), augment);
 }
@@ -44,7 +45,9 @@ CudaExecutable::CudaExecutable(const graph::Program& program, DeviceWeights& wei
       layout_(std::move(layout)),
       lane_(lane),
       replay_(replay),
-      reads_statistics_(ReadsMovingStatistics(program)) {}
+      reads_statistics_(ReadsMovingStatistics(program)),
+      augment_place_(kernels_.augment == nullptr ? graph::kFed
+                                                 : program.graph.value(kernels_.images).producer) {}
 
 StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(const graph::Program& program,
                                                                  DeviceWeights& weights,
@@ -197,12 +200,10 @@ Status CudaExecutable::Launch(Delivery delivery) {
 }
 
 Status CudaExecutable::LaunchAugment() {
-  if (kernels_.augment == nullptr) return absl::OkStatus();
   const RunKeys keys = Keys();
   Status status = kernels_.augment->Launch(
       Beside<const uint8_t>(layout_.pixels), program_.samples, keys.seed_and_step, keys.samples,
-      Beside<std::byte>(layout_.augment_workspace), At<float>(PixelColumn(program_)->value),
-      lane_.compute.get());
+      Beside<std::byte>(layout_.augment_workspace), At<void>(kernels_.images), lane_.compute.get());
   if (status.ok() && replay_ == Replay::kKernels) {
     status = FromCuda(cudaStreamSynchronize(lane_.compute.get()), "augmentation");
   }
@@ -211,6 +212,7 @@ Status CudaExecutable::LaunchAugment() {
 
 Status CudaExecutable::LaunchKernel(size_t n) {
   const graph::Node& node = program_.graph.nodes()[n];
+  if (static_cast<graph::NodeId>(n) == augment_place_) return Annotate(LaunchAugment(), node.name);
   Status status = kernels_.nodes[n]->Launch(lane_.compute.get());
   if (status.ok() && replay_ == Replay::kKernels) {
     status = FromCuda(cudaStreamSynchronize(lane_.compute.get()), node.op());
@@ -219,7 +221,9 @@ Status CudaExecutable::LaunchKernel(size_t n) {
 }
 
 Status CudaExecutable::Enqueue(Delivery delivery, unsigned record_flags) {
-  RING_RETURN_IF_ERROR(LaunchAugment());
+  if (kernels_.augment != nullptr && augment_place_ == graph::kFed) {
+    RING_RETURN_IF_ERROR(LaunchAugment());
+  }
   if (delivery != Delivery::kTaken && layout_.gradients > 0) {
     static_assert(kNothingRefused == ~uint64_t{0});
     RING_RETURN_IF_ERROR(FromCuda(

@@ -1,4 +1,4 @@
-// One program bound to one core: its kernels on the core's stream, after those that make the images
+// One program bound to one core: its kernels on the core's stream, with those that make the images
 // where it gets pixels, replayed as one CUDA graph, while a second stream copies each gradient to
 // the host, or adds it to the sums of the weights' state, as soon as it is complete. The host waits
 // for each, or each bucket, or the step alone, as its GradientSink says. Made by CudaCore, used on
@@ -44,7 +44,8 @@ struct Lane {
 // What a step launches.
 struct StepKernels {
   const graph::Augmenter* augmenter = nullptr;  // runs get pixels for it; nullptr: images
-  std::unique_ptr<CudaAugment> augment;         // its kernels, before all others
+  std::unique_ptr<CudaAugment> augment;         // its kernels
+  graph::ValueId images = graph::kNoValue;      // ImagesOfPixels, which they make
   std::vector<std::unique_ptr<Kernel>> nodes;   // one for each
 };
 
@@ -90,9 +91,9 @@ class CudaExecutable final : public Executable {
   Status Feed(const ShardInput& input);
   Status FeedPixels(const ShardInput& input);
   Status Launch(Delivery delivery);
-  // Makes the images, where runs get pixels.
+  // Makes the images of pixels.
   Status LaunchAugment();
-  // Launches kernel `n`; its node stands in the error.
+  // Launches kernel `n`, or what stands in its place; its node stands in the error.
   Status LaunchKernel(size_t n);
   // Where a step that is put on the streams is among what it delivers.
   struct Delivered {
@@ -147,6 +148,8 @@ class CudaExecutable final : public Executable {
   Lane& lane_;
   const Replay replay_;
   const bool reads_statistics_;  // the weights' moving ones
+  // The cast in whose place images are made; kFed: that comes before all nodes, or never.
+  const graph::NodeId augment_place_;
 
   std::vector<Event> gradient_events_;  // by place in gradient_order: that of the last of a group
   Event forked_;                        // orders the two streams

@@ -157,7 +157,7 @@ struct Parts {
 }  // namespace
 
 StatusOr<std::unique_ptr<CudaAugment>> CudaAugment::Create(const graph::Augmenter& augmenter,
-                                                           graph::Use use) {
+                                                           graph::Use use, graph::DType type) {
   RING_RETURN_IF_ERROR(CheckCountable(augmenter.stored(), "stored"));
   RING_RETURN_IF_ERROR(CheckCountable(augmenter.model(), "the model's"));
   for (const v1::Augmentation& op : augmenter.operations(use)) {
@@ -173,7 +173,8 @@ StatusOr<std::unique_ptr<CudaAugment>> CudaAugment::Create(const graph::Augmente
                  "list",
                  AugmentPlan::kMaxOperations, operations.size());
   }
-  std::unique_ptr<CudaAugment> augment(new CudaAugment(augmenter.stored(), augmenter.model()));
+  std::unique_ptr<CudaAugment> augment(
+      new CudaAugment(augmenter.stored(), augmenter.model(), type));
   std::vector<AugmentDraw> draws;
   for (const Operation& operation : operations) {
     augment->Append(operation.kind, operation.draw.purpose != 0);
@@ -183,7 +184,9 @@ StatusOr<std::unique_ptr<CudaAugment>> CudaAugment::Create(const graph::Augmente
   return augment;
 }
 
-CudaAugment::CudaAugment(const graph::ImageShape& stored, const graph::ImageShape& model) {
+CudaAugment::CudaAugment(const graph::ImageShape& stored, const graph::ImageShape& model,
+                         graph::DType type)
+    : type_(type) {
   plan_.stored_height = stored.height;
   plan_.stored_width = stored.width;
   plan_.stored_channels = stored.channels;
@@ -231,7 +234,7 @@ size_t CudaAugment::workspace_bytes(int64_t rows) const {
 }
 
 Status CudaAugment::Launch(const uint8_t* pixels, int64_t rows, const uint64_t* seed_and_step,
-                           const uint64_t* samples, std::byte* workspace, float* images,
+                           const uint64_t* samples, std::byte* workspace, void* images,
                            cudaStream_t stream) const {
   if (rows == 0) return absl::OkStatus();
   const Parts parts(plan_, rows);
@@ -239,9 +242,11 @@ Status CudaAugment::Launch(const uint8_t* pixels, int64_t rows, const uint64_t* 
       .states = reinterpret_cast<AugmentState*>(workspace + parts.states),
       .means = reinterpret_cast<double*>(workspace + parts.means),
       .sums = reinterpret_cast<double*>(workspace + parts.sums)};
-  return FromCuda(
-      LaunchAugment(plan_, pixels, rows, seed_and_step, samples, scratch, images, stream),
-      "augmentation");
+  const cudaError_t error = WithStorage(type_, [&]<typename T>(T) {
+    return LaunchAugment(plan_, pixels, rows, seed_and_step, samples, scratch,
+                         static_cast<T*>(images), stream);
+  });
+  return FromCuda(error, "augmentation");
 }
 
 }  // namespace ringmaster::cuda

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/graph/augment/augment.h"
+#include "common/graph/tensor_type.h"
 #include "common/mutex.h"
 #include "common/status.h"
 #include "worker/backend/backend.h"
@@ -77,14 +78,15 @@ class CudaInputStage final : public InputStage {
   std::unique_ptr<Uploader> uploader_ ABSL_GUARDED_BY(mu_);  // on stream_
 };
 
-// Makes a model's images out of stored pixels on one GPU, with the bits of graph::Augmenter. Used
-// on one thread.
+// Makes a model's images out of stored pixels on one GPU, with the bits of graph::Augmenter; in 16
+// bits those of a cast of them. Used on one thread.
 class CudaAugment {
  public:
-  // On the GPU that is current. `augmenter` outlives it. UNIMPLEMENTED for a longer list and for
-  // larger images than kernels can count.
+  // On the GPU that is current. `augmenter` outlives it; `type`: of the images, a floating one.
+  // UNIMPLEMENTED for a longer list and for larger images than kernels can count.
   [[nodiscard]] static StatusOr<std::unique_ptr<CudaAugment>> Create(
-      const graph::Augmenter& augmenter, graph::Use use);
+      const graph::Augmenter& augmenter, graph::Use use,
+      graph::DType type = graph::DType::kFloat32);
 
   // Scratch of Launch, in bytes.
   [[nodiscard]] size_t workspace_bytes(int64_t rows) const;
@@ -94,16 +96,17 @@ class CudaAugment {
   // two words, the augmenter's seed is not read; `samples`: a word a row; `images`: rows * H*W*C of
   // the model's. All in the GPU's memory, the workspace at a multiple of kAlignment.
   [[nodiscard]] Status Launch(const uint8_t* pixels, int64_t rows, const uint64_t* seed_and_step,
-                              const uint64_t* samples, std::byte* workspace, float* images,
+                              const uint64_t* samples, std::byte* workspace, void* images,
                               cudaStream_t stream) const;
 
  private:
-  CudaAugment(const graph::ImageShape& stored, const graph::ImageShape& model);
+  CudaAugment(const graph::ImageShape& stored, const graph::ImageShape& model, graph::DType type);
   void Append(AugmentKind kind, bool draws);
   // Puts tables on the GPU: what each operation draws with, and the taps.
   Status Upload(std::span<const AugmentDraw> draws,
                 const std::optional<graph::BilinearResize>& resize);
 
+  const graph::DType type_;
   AugmentPlan plan_;
   Arena tables_{Place::kDevice};
 };

@@ -59,6 +59,24 @@ std::vector<CopyBack> GradientCopies(const graph::Program& program) {
 
 }  // namespace
 
+graph::ValueId ImagesOfPixels(const graph::Program& program) {
+  const graph::Column* const column = PixelColumn(program);
+  if (column == nullptr) return graph::kNoValue;
+  const std::vector<graph::ValueId> results = graph::Results(program);
+  if (std::ranges::find(results, column->value) != results.end()) return column->value;
+  const graph::Node* reader = nullptr;
+  for (const graph::Node& node : program.graph.nodes()) {
+    for (const graph::ValueId input : node.inputs) {
+      if (input != column->value) continue;
+      if (reader != nullptr || node.as<graph::Cast>() == nullptr) return column->value;
+      reader = &node;
+    }
+  }
+  if (reader == nullptr) return column->value;
+  const graph::ValueId cast = reader->outputs[0];
+  return graph::ByteSize(program.graph.value(cast).dtype) == 2 ? cast : column->value;
+}
+
 std::vector<void*> AddressesOf(const graph::Program& program, const StepLayout& layout,
                                std::byte* memory) {
   std::vector<void*> addresses = AddressesOf(program, layout.core, memory);
@@ -72,7 +90,13 @@ StepLayout LayOutStep(const graph::Program& program, size_t alignment,
                       std::vector<size_t> workspace, const AugmentBytes& augment) {
   StepLayout layout;
   const std::vector<graph::ValueId> statistics = StatisticsOf(program);
-  layout.core = LayOut(program, alignment, std::move(workspace), std::nullopt, statistics);
+  std::vector<graph::ValueId> elsewhere = statistics;
+  if (augment.images != graph::kNoValue) {
+    const graph::NodeId cast = program.graph.value(augment.images).producer;
+    if (cast != graph::kFed) elsewhere.push_back(program.graph.node(cast).inputs[0]);
+  }
+  layout.core =
+      LayOut(program, alignment, std::move(workspace), std::nullopt, std::move(elsewhere));
   size_t statistic_bytes = 0;
   for (const graph::ValueId value : statistics) {
     layout.statistic_offsets.emplace_back(value, statistic_bytes);

@@ -21,10 +21,16 @@ struct CopyBack {
   std::optional<uint32_t> parameter;       // whose gradient it is; else it is a result
 };
 
+// What stored pixels become: the program's column of images; or, where a cast to 16 bits and nobody
+// else reads that, the cast's output, which is then made of pixels in the cast's place. kNoValue
+// where no column is of images.
+[[nodiscard]] graph::ValueId ImagesOfPixels(const graph::Program& program);
+
 // Of the images' making; nothing where a run gets images.
 struct AugmentBytes {
   size_t pixels = 0;
   size_t workspace = 0;
+  graph::ValueId images = graph::kNoValue;  // ImagesOfPixels
 };
 
 struct StepLayout {
@@ -57,6 +63,7 @@ struct StepLayout {
 [[nodiscard]] std::vector<void*> AddressesOf(const graph::Program& program,
                                              const StepLayout& layout, std::byte* memory);
 
+// A column of images that nothing makes or reads lies nowhere.
 [[nodiscard]] StepLayout LayOutStep(const graph::Program& program, size_t alignment,
                                     std::vector<size_t> workspace, const AugmentBytes& augment);
 

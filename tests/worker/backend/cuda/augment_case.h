@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "common/graph/augment/augment.h"
+#include "worker/backend/cpu/storage.h"
 
 namespace ringmaster::testing {
 
@@ -45,12 +47,14 @@ struct AugmentCase {
   graph::Use use = graph::Use::kTraining;
   size_t rows = 3;
   uint64_t seed = 1;  // of what is drawn below, too
+  graph::DType type = graph::DType::kFloat32;
 
   [[nodiscard]] graph::Augmenter augmenter() const { return {operations, stored, model, seed}; }
   [[nodiscard]] std::string name() const {
-    std::string text = fmt::format("{}x{}x{} to {}x{}x{}, {} rows, seed {}, use {}:", stored.height,
-                                   stored.width, stored.channels, model.height, model.width,
-                                   model.channels, rows, seed, static_cast<int>(use));
+    std::string text =
+        fmt::format("{}x{}x{} to {}x{}x{}, {} rows of {}, seed {}, use {}:", stored.height,
+                    stored.width, stored.channels, model.height, model.width, model.channels, rows,
+                    graph::Name(type), seed, static_cast<int>(use));
     for (const v1::Augmentation& op : operations) text += " " + op.ShortDebugString();
     return text;
   }
@@ -69,7 +73,26 @@ struct AugmentInput {
   std::vector<uint64_t> seed_and_step, samples;
 };
 
-inline std::vector<float> AugmentOnHost(const AugmentCase& of, const AugmentInput& input) {
+// What a cast makes of them.
+inline std::vector<std::byte> StoredAs(graph::DType type, const std::vector<float>& images) {
+  std::vector<std::byte> bytes(images.size() * graph::ByteSize(type));
+  const auto store = [&]<typename T>(T) {
+    for (size_t i = 0; i < images.size(); ++i) {
+      const T value(images[i]);
+      std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+    }
+  };
+  if (type == graph::DType::kBFloat16) {
+    store(cpu::BFloat16());
+  } else if (type == graph::DType::kFloat16) {
+    store(cpu::Float16());
+  } else {
+    store(float{});
+  }
+  return bytes;
+}
+
+inline std::vector<std::byte> AugmentOnHost(const AugmentCase& of, const AugmentInput& input) {
   const graph::Augmenter augmenter = of.augmenter();
   std::vector<float> images(of.rows * of.model.elements());
   graph::ImageScratch scratch;
@@ -79,7 +102,7 @@ inline std::vector<float> AugmentOnHost(const AugmentCase& of, const AugmentInpu
         std::span(input.pixels).subspan(row * of.stored.elements(), of.stored.elements()), &scratch,
         std::span(images).subspan(row * of.model.elements(), of.model.elements()));
   }
-  return images;
+  return StoredAs(of.type, images);
 }
 
 // A list of up to six operations on images of up to 23 x 23, resized or not, grey or not.
@@ -119,12 +142,10 @@ inline AugmentCase AnyAugmentCase(uint64_t seed) {
   return any;
 }
 
-// The first value whose bits differ; -1 when none does.
-inline ptrdiff_t FirstDifference(const std::vector<float>& a, const std::vector<float>& b) {
-  for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
-    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0) return static_cast<ptrdiff_t>(i);
-  }
-  return a.size() == b.size() ? -1 : static_cast<ptrdiff_t>(std::min(a.size(), b.size()));
+// The first byte that differs; -1 when none does.
+inline ptrdiff_t FirstDifference(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
+  const auto [mine, other] = std::ranges::mismatch(a, b);
+  return mine == a.end() && other == b.end() ? -1 : mine - a.begin();
 }
 
 }  // namespace ringmaster::testing

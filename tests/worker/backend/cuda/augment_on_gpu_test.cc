@@ -24,20 +24,19 @@ void Upload(const std::vector<T>& values, DeviceArray<T>* array) {
           cudaSuccess);
 }
 
-std::vector<float> AugmentOnGpu(const AugmentCase& of, const AugmentInput& input) {
+std::vector<std::byte> AugmentOnGpu(const AugmentCase& of, const AugmentInput& input) {
   const graph::Augmenter augmenter = of.augmenter();
-  const auto augment = CudaAugment::Create(augmenter, of.use);
+  const auto augment = CudaAugment::Create(augmenter, of.use, of.type);
   REQUIRE(Message(augment.status()) == "");
   const auto rows = static_cast<int64_t>(of.rows);
   DeviceArray<uint8_t> pixels;
   DeviceArray<uint64_t> keys, samples;
-  DeviceArray<std::byte> workspace;
-  DeviceArray<float> images;
+  DeviceArray<std::byte> workspace, images;
   Upload(input.pixels, &pixels);
   Upload(input.seed_and_step, &keys);
   Upload(input.samples, &samples);
   REQUIRE(Message(workspace.Make((*augment)->workspace_bytes(rows))) == "");
-  std::vector<float> made(of.rows * of.model.elements());
+  std::vector<std::byte> made(of.rows * of.model.elements() * graph::ByteSize(of.type));
   Upload(made, &images);
   const auto stream = MakeStream();
   REQUIRE(stream.ok());
@@ -50,16 +49,20 @@ std::vector<float> AugmentOnGpu(const AugmentCase& of, const AugmentInput& input
   return made;
 }
 
-void CheckCase(const AugmentCase& of) {
-  INFO(of.name());
+void CheckCase(AugmentCase of) {
   const AugmentInput input(of);
-  const std::vector<float> expected = AugmentOnHost(of, input);
-  CHECK(testing::FirstDifference(AugmentOnGpu(of, input), expected) == -1);
+  for (const graph::DType type :
+       {graph::DType::kFloat32, graph::DType::kBFloat16, graph::DType::kFloat16}) {
+    of.type = type;
+    INFO(of.name());
+    const std::vector<std::byte> expected = AugmentOnHost(of, input);
+    CHECK(testing::FirstDifference(AugmentOnGpu(of, input), expected) == -1);
+  }
 }
 
 }  // namespace
 
-TEST_CASE("CUDA augment on a GPU: the CPU's bits") {
+TEST_CASE("CUDA augment on a GPU: the CPU's bits, in every type") {
   const auto backend = testing::CudaBackendOrSkip();
   if (backend == nullptr) return;
   for (uint64_t seed = 0; seed < 500; ++seed) CheckCase(testing::AnyAugmentCase(seed));

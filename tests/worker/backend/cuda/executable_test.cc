@@ -67,12 +67,14 @@ std::vector<graph::Program> Programs() {
 
 // Small, so that a test may run it often.
 graph::Program Small(int64_t samples, graph::Mode mode = graph::Mode::kTraining,
-                     graph::Labels labels = graph::Labels::kOwn) {
+                     graph::Labels labels = graph::Labels::kOwn,
+                     v1::Policy policy = v1::POLICY_FLOAT32) {
   v1::Model model = zoo::Model("mlp");
   testing::SetOption("dropout", 0.2, &model);
   testing::SetHidden({5}, &model);
   auto program = zoo::BuildProgram(
-      model, {.mode = mode, .samples = samples, .data = {3, 3, 1, 3}, .labels = labels});
+      model,
+      {.mode = mode, .samples = samples, .policy = policy, .data = {3, 3, 1, 3}, .labels = labels});
   REQUIRE(Message(program.status()) == "");
   return *std::move(program);
 }
@@ -424,8 +426,12 @@ TEST_CASE("CUDA executable: the share of labels is that of each run") {
 }
 
 TEST_CASE("CUDA executable: pixels become the augmenter's images, in every run") {
+  std::vector<graph::Program> programs = {Small(3), Small(3, graph::Mode::kInference)};
+  for (const v1::Policy policy : {v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
+    programs.push_back(Small(3, graph::Mode::kTraining, graph::Labels::kOwn, policy));
+  }
   for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
-    for (const graph::Program& program : {Small(3), Small(3, graph::Mode::kInference)}) {
+    for (const graph::Program& program : programs) {
       const graph::Augmenter augmenter = testing::AugmenterFor(program);
       CudaWeights weights(program);
       Bench bench;

@@ -204,9 +204,22 @@ Result Expected(const graph::Program& program, const Master& master, const Shard
     channel += count;
   }
   const uint64_t seed_and_step[] = {shard.keys.seed, shard.keys.step};
+  // In place of a cast.
+  const graph::ValueId made_of_pixels =
+      shard.pixels.empty() ? graph::kNoValue : cuda::ImagesOfPixels(program);
   for (size_t n = 0; n < program.graph.nodes().size(); ++n) {
     const graph::Node& node = program.graph.nodes()[n];
     if (node.as<graph::Reshape>() != nullptr) at(node.outputs[0]) = at(node.inputs[0]);
+    if (node.outputs[0] == made_of_pixels) {
+      Bytes& images = at(made_of_pixels);
+      const graph::DType type = program.graph.value(made_of_pixels).dtype;
+      images.clear();
+      for (const float value : shard.images) {
+        const Bytes narrow = Cast(value, type);
+        images.insert(images.end(), narrow.begin(), narrow.end());
+      }
+      continue;
+    }
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
     for (const graph::ValueId input : node.inputs) inputs.push_back(at(input).data());
@@ -244,8 +257,10 @@ std::unique_ptr<cuda::CudaExecutable> HashBench::Bind(const graph::Program& prog
   cuda::StepKernels kernels = {.augmenter = augmenter};
   if (augmenter != nullptr) {
     const bool training = program.mode == graph::Mode::kTraining;
+    kernels.images = cuda::ImagesOfPixels(program);
     auto augment = cuda::CudaAugment::Create(
-        *augmenter, training ? graph::Use::kTraining : graph::Use::kEvaluation);
+        *augmenter, training ? graph::Use::kTraining : graph::Use::kEvaluation,
+        program.graph.value(kernels.images).dtype);
     REQUIRE(Message(augment.status()) == "");
     kernels.augment = *std::move(augment);
   }

@@ -1,5 +1,6 @@
 // What the host asks of a GPU, counted on the runtime that is late: in a whole step of a worker
-// alone, in a shard of one in a ring, and where moving statistics are read.
+// alone, in a shard of one in a ring, where moving statistics are read, and where images are made
+// of pixels.
 #include <catch2/catch.hpp>
 
 #include "tests/support/optimizers.h"
@@ -77,6 +78,39 @@ class Training {
   testing::HashBench bench;
   const std::unique_ptr<CudaExecutable> executable = bench.Bind(program, weights, Replay::kGraph);
   std::unique_ptr<DeviceState> state;
+};
+
+// A program that gets pixels, or images: launches in its graph beside one a node; its results are
+// right, and it has room for images in float32 or not.
+struct OfPixels {
+  explicit OfPixels(const graph::Program& program, bool pixels = true) {
+    const graph::Augmenter augmenter = testing::AugmenterFor(program);
+    CudaWeights weights(program);
+    testing::HashBench bench;
+    const auto executable =
+        bench.Bind(program, weights, Replay::kGraph, pixels ? &augmenter : nullptr);
+    const Master master(program, 1);
+    REQUIRE(Message(master.Into(weights)) == "");
+    for (const uint64_t seed : {1, 2, 3}) {  // the second is captured
+      const Shard shard(program, seed, pixels ? &augmenter : nullptr);
+      testing::Result result;
+      const auto take = [&](uint32_t parameter, size_t, std::span<const float> gradient) {
+        result.gradients[parameter].assign(gradient.begin(), gradient.end());
+      };
+      REQUIRE(Message(executable->Run(shard.input(), {.take = take}, &result.output)) == "");
+      CHECK(result == testing::Expected(program, master, shard));
+      for (const auto& rows : result.output.rows) CHECK(rows == shard.images);
+    }
+    const auto nodes = static_cast<ptrdiff_t>(program.graph.nodes().size());
+    more_launches = static_cast<ptrdiff_t>(testing::NewestGraph().launches) - nodes;
+    const graph::MemoryPlan& plan = executable->layout().core.plan;
+    has_room = plan.values[static_cast<size_t>(program.fed("image"))].bytes > 0;
+    arena_bytes = plan.arena_bytes;
+  }
+
+  ptrdiff_t more_launches = 0;
+  bool has_room = false;
+  size_t arena_bytes = 0;
 };
 
 }  // namespace
@@ -167,6 +201,48 @@ TEST_CASE("CUDA host calls: moving statistics are brought once, by the first run
     CHECK(brought == HostCalls{.copies = 1, .waits = 1});
     CHECK(run(*beside, *inference) == of_evaluation);
     CHECK(run(*evaluates, *inference) == of_evaluation);
+  }
+}
+
+TEST_CASE("CUDA host calls: 16-bit images are made of pixels in one launch less, without a copy") {
+  constexpr ptrdiff_t kAugment = 2;  // numbers are drawn; images
+  const auto program_of = [](v1::Policy policy, graph::Mode mode) {
+    auto made =
+        testing::ModelProgram({.name = "mlp", .samples = 2, .policy = policy, .mode = mode});
+    REQUIRE(Message(made.status()) == "");
+    return *std::move(made);
+  };
+  const OfPixels wide(program_of(v1::POLICY_FLOAT32, graph::Mode::kTraining));
+  CHECK(wide.more_launches == kAugment);
+  CHECK(wide.has_room);
+  for (const v1::Policy policy : {v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
+    INFO(v1::Policy_Name(policy));
+    const graph::Program program = program_of(policy, graph::Mode::kTraining);
+    const OfPixels made(program);
+    CHECK(made.more_launches == kAugment - 1);
+    CHECK_FALSE(made.has_room);
+    const OfPixels fed(program, false);
+    CHECK(fed.more_launches == 0);
+    CHECK(fed.has_room);
+
+    // The float32 images are read again, or asked for.
+    const graph::ValueId images = program.fed("image");
+    graph::Program read = program;
+    graph::Node again = read.graph.node(read.graph.value(ImagesOfPixels(program)).producer);
+    again.outputs.clear();
+    read.graph.AddNode(again, {read.graph.value(ImagesOfPixels(program))});
+    graph::Program asked = program_of(policy, graph::Mode::kInference);
+    const OfPixels predicts(asked);
+    CHECK(predicts.more_launches == 0);  // nothing is drawn, and the cast is none
+    asked.rows.push_back({"images", asked.fed("image")});
+    for (const auto& [kept, more] : {std::pair(OfPixels(read), kAugment), {OfPixels(asked), 1}}) {
+      CHECK(kept.more_launches == more);
+      CHECK(kept.has_room);
+    }
+    const size_t bytes =
+        6 * static_cast<size_t>(graph::Elements(program.graph.value(images).shape));
+    CHECK(OfPixels(asked).arena_bytes >= bytes);  // of both
+    CHECK(predicts.arena_bytes < bytes / 6 * 4);
   }
 }
 

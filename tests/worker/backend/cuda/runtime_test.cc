@@ -103,8 +103,12 @@ TEST_CASE("CUDA runtime: pixels, brought ahead or not, give the bits of the host
     const auto backend = testing::CudaBackendOrSkip(replay);
     if (backend == nullptr) return;
     CHECK(backend->augments());
-    for (const graph::Mode mode : {graph::Mode::kTraining, graph::Mode::kInference}) {
-      const graph::Program program = Model({.samples = 5, .mode = mode});
+    for (const auto& [mode, policy] : {std::pair(graph::Mode::kTraining, v1::POLICY_FLOAT32),
+                                       {graph::Mode::kInference, v1::POLICY_FLOAT32},
+                                       {graph::Mode::kTraining, v1::POLICY_MIXED_BFLOAT16},
+                                       {graph::Mode::kInference, v1::POLICY_MIXED_FLOAT16}}) {
+      INFO(v1::Policy_Name(policy) << " mode " << static_cast<int>(mode));
+      const graph::Program program = Model({.samples = 5, .policy = policy, .mode = mode});
       const auto bound = Bound(*backend, program);
       REQUIRE(bound->Refresh(testing::FeedProgram(program)).ok());
       OwnShard shard(program);

@@ -12,9 +12,10 @@ namespace {
 
 constexpr size_t kAligned = 256;
 
-graph::Program Model(const std::string& name, graph::Mode mode) {
-  auto program = testing::ModelProgram(
-      {.name = name, .samples = 3, .policy = v1::POLICY_MIXED_BFLOAT16, .mode = mode});
+graph::Program Model(const std::string& name, graph::Mode mode,
+                     v1::Policy policy = v1::POLICY_MIXED_BFLOAT16) {
+  auto program =
+      testing::ModelProgram({.name = name, .samples = 3, .policy = policy, .mode = mode});
   INFO(Message(program.status()));
   REQUIRE(program.ok());
   return *std::move(program);
@@ -107,6 +108,61 @@ TEST_CASE("Step layout: pixels and what makes images of them lie behind the flag
   CHECK(layout.core.bytes == layout.augment_workspace + 512);
   CHECK(layout.core.input_bytes == 1024 + 512);
   CHECK(layout.host_bytes == images.host_bytes);
+}
+
+TEST_CASE("Step layout: pixels become what a cast to 16 bits alone reads them for") {
+  for (const v1::Policy policy : {v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
+    const graph::Program program = Model("mlp", graph::Mode::kTraining, policy);
+    const graph::ValueId column = program.fed("image");
+    const graph::ValueId cast = ImagesOfPixels(program);
+    REQUIRE(cast != column);
+    const graph::Node& node = program.graph.node(program.graph.value(cast).producer);
+    CHECK(node.as<graph::Cast>() != nullptr);
+    CHECK(node.inputs[0] == column);
+    CHECK(graph::ByteSize(program.graph.value(cast).dtype) == 2);
+
+    // Computed again, read by another op, widened, a result.
+    graph::Program again = program;
+    again.graph.AddNode({.name = "again", .kind = graph::Cast{}, .inputs = {column}, .again = true},
+                        {program.graph.value(cast)});
+    CHECK(ImagesOfPixels(again) == column);
+    graph::Program other = program;
+    other.graph.AddNode({"other", graph::Relu{}, {column}}, {program.graph.value(column)});
+    CHECK(ImagesOfPixels(other) == column);
+    graph::Program widened = program;
+    widened.graph.mutable_value(cast).dtype = graph::DType::kFloat32;
+    CHECK(ImagesOfPixels(widened) == column);
+    graph::Program result = program;
+    result.rows.push_back({"images", column});
+    CHECK(ImagesOfPixels(result) == column);
+  }
+  const graph::Program wide = Model("mlp", graph::Mode::kTraining, v1::POLICY_FLOAT32);
+  CHECK(ImagesOfPixels(wide) == wide.fed("image"));
+  graph::Program none = wide;
+  none.columns.clear();
+  CHECK(ImagesOfPixels(none) == graph::kNoValue);
+}
+
+TEST_CASE("Step layout: images that are cast as they are made lie nowhere in float32") {
+  const graph::Program program = Model("mlp", graph::Mode::kInference);
+  const auto column = static_cast<size_t>(program.fed("image"));
+  const graph::ValueId cast = ImagesOfPixels(program);
+  const StepLayout made = LayOutStep(program, kAligned, {}, {.pixels = 1000, .images = cast});
+  const StepLayout fed = LayOutStep(program, kAligned, {}, {});
+  const StepLayout wide =
+      LayOutStep(program, kAligned, {}, {.pixels = 1000, .images = program.fed("image")});
+  constexpr size_t kElements = 3 * 32 * 32 * 3;
+  CHECK(fed.core.plan.arena_bytes >= kElements * (sizeof(float) + sizeof(uint16_t)));
+  CHECK(wide.core.plan.arena_bytes == fed.core.plan.arena_bytes);
+  CHECK(made.core.plan.arena_bytes < kElements * sizeof(float));
+  CHECK(made.pixels < fed.pixels);
+  CHECK(made.core.plan.values[column].bytes == 0);
+  CHECK(made.core.plan.values[static_cast<size_t>(cast)].bytes == kElements * sizeof(uint16_t));
+  std::vector<std::byte> memory(made.core.bytes);
+  const std::vector<void*> addresses = AddressesOf(program, made, memory.data());
+  CHECK(addresses[column] == nullptr);
+  CHECK(addresses[static_cast<size_t>(cast)] != nullptr);
+  CHECK(fed.core.plan.values[column].bytes == kElements * sizeof(float));
 }
 
 TEST_CASE("Step layout: every result and every gradient comes back once, when it is complete") {

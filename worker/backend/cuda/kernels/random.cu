@@ -85,8 +85,8 @@ template cudaError_t LaunchDropout(const DropoutMask&, const StreamKey*, const _
 // from the last to the first, and then goes through the operations that change values: so no image
 // has to be stored between two operations, and as many as there are need no memory. Once nothing
 // moves elements any more, a pass that reads all of them keeps them in the model's image, where the
-// next pass finds them. Sums are those of common/numeric/arithmetic.h: eight threads take a block
-// of 256.
+// next pass finds them; not in one of 16 bits, which has room for the last values alone. Sums are
+// those of common/numeric/arithmetic.h: eight threads take a block of 256.
 
 namespace {
 
@@ -137,14 +137,15 @@ __global__ void __launch_bounds__(kDrawThreads)
   states[i] = StateOf(plan.kinds[k], draw, StreamBlock(key, 0));
 }
 
-// One image in the making. The same on all threads of its block.
+// One image in the making, stored as T. The same on all threads of its block.
+template <typename T>
 struct Image {
   const AugmentPlan& plan;
   const uint8_t* pixels;
   AugmentState* states;  // by operation
   double* means;         // by operation and channel
   double* sums;
-  float* elements;
+  T* elements;
   // `elements` are what they are before this operation; kNone: not written yet.
   int held = kNone;
 
@@ -193,7 +194,7 @@ struct Image {
   __device__ float Before(int end, uint32_t i) const {
     const uint32_t pixel = plan.by_channels.Quotient(i);
     const uint32_t c = i - pixel * plan.channels;
-    if (held != kNone) return Changed(elements[i], c, held, end);
+    if (held != kNone) return Changed(ToFloat(elements[i]), c, held, end);
     const uint32_t row = plan.by_width.Quotient(pixel);
     const auto height = static_cast<int32_t>(plan.height);
     const auto width = static_cast<int32_t>(plan.width);
@@ -252,10 +253,10 @@ struct Image {
 
   // The same over the image's values before operation k, which are kept where they can be.
   __device__ void SumValues(int k, uint32_t series) {
-    const bool keep = k >= plan.places_end;
+    const bool keep = sizeof(T) == sizeof(float) && k >= plan.places_end;
     Sum(series, plan.elements() / series, [&](uint32_t i) {
       const float value = Before(k, i);
-      if (keep) elements[i] = value;
+      if (keep) elements[i] = FromFloat<T>(value);
       return static_cast<double>(value);
     });
     if (keep) held = k;
@@ -284,23 +285,24 @@ struct Image {
   }
 };
 
+template <typename T>
 __global__ void __launch_bounds__(kManyThreads, 2)
     MakeImages(AugmentPlan plan, uint32_t far_sums, const uint8_t* __restrict__ pixels,
-               AugmentScratch scratch, float* images) {
+               AugmentScratch scratch, T* images) {
   __shared__ double near_sums[kNearSums];
   const int64_t row = blockIdx.x;
-  Image image = {plan,
-                 pixels + row * plan.stored_elements(),
-                 scratch.states + row * plan.count,
-                 scratch.means + row * plan.count * plan.channels,
-                 far_sums == 0 ? near_sums : scratch.sums + row * far_sums,
-                 images + row * plan.elements()};
+  Image<T> image = {plan,
+                    pixels + row * plan.stored_elements(),
+                    scratch.states + row * plan.count,
+                    scratch.means + row * plan.count * plan.channels,
+                    far_sums == 0 ? near_sums : scratch.sums + row * far_sums,
+                    images + row * plan.elements()};
   for (int k = 0; k < plan.count; ++k) {
     if (plan.kinds[k] == AugmentKind::kContrast) image.TakeMeans(k);
     if (plan.kinds[k] == AugmentKind::kStandardize) image.TakeDeviation(k);
   }
   for (uint32_t i = threadIdx.x; i < plan.elements(); i += blockDim.x) {
-    image.elements[i] = image.Before(plan.count, i);
+    image.elements[i] = FromFloat<T>(image.Before(plan.count, i));
   }
 }
 
@@ -332,9 +334,10 @@ size_t AugmentSums(const AugmentPlan& plan) {
   return sums <= kNearSums ? 0 : sums;
 }
 
+template <typename T>
 cudaError_t LaunchAugment(const AugmentPlan& plan, const uint8_t* pixels, int64_t rows,
                           const uint64_t* seed_and_step, const uint64_t* samples,
-                          const AugmentScratch& scratch, float* images, cudaStream_t stream) {
+                          const AugmentScratch& scratch, T* images, cudaStream_t stream) {
   if (plan.draws) {
     const cudaError_t error =
         Enqueue(DrawStates, CeilDiv(rows * plan.count, kDrawThreads), dim3(kDrawThreads), stream,
@@ -342,8 +345,16 @@ cudaError_t LaunchAugment(const AugmentPlan& plan, const uint8_t* pixels, int64_
     if (error != cudaSuccess) return error;
   }
   const int threads = plan.elements() <= kFewElements ? kFewThreads : kManyThreads;
-  return Enqueue(MakeImages, rows, dim3(static_cast<unsigned>(threads)), stream, plan,
+  return Enqueue(MakeImages<T>, rows, dim3(static_cast<unsigned>(threads)), stream, plan,
                  static_cast<uint32_t>(AugmentSums(plan)), pixels, scratch, images);
 }
+
+template cudaError_t LaunchAugment(const AugmentPlan&, const uint8_t*, int64_t, const uint64_t*,
+                                   const uint64_t*, const AugmentScratch&, float*, cudaStream_t);
+template cudaError_t LaunchAugment(const AugmentPlan&, const uint8_t*, int64_t, const uint64_t*,
+                                   const uint64_t*, const AugmentScratch&, __nv_bfloat16*,
+                                   cudaStream_t);
+template cudaError_t LaunchAugment(const AugmentPlan&, const uint8_t*, int64_t, const uint64_t*,
+                                   const uint64_t*, const AugmentScratch&, __half*, cudaStream_t);
 
 }  // namespace ringmaster::cuda

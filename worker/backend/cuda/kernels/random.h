@@ -255,9 +255,11 @@ size_t AugmentStates(const AugmentPlan& plan);
 size_t AugmentMeans(const AugmentPlan& plan);
 size_t AugmentSums(const AugmentPlan& plan);
 
-// `seed_and_step`: two words; `samples`: the number of each row's sample.
+// `seed_and_step`: two words; `samples`: the number of each row's sample; `images`: float32, or
+// those values as LaunchCast rounds them.
+template <typename T>
 cudaError_t LaunchAugment(const AugmentPlan& plan, const uint8_t* pixels, int64_t rows,
                           const uint64_t* seed_and_step, const uint64_t* samples,
-                          const AugmentScratch& scratch, float* images, cudaStream_t stream);
+                          const AugmentScratch& scratch, T* images, cudaStream_t stream);
 
 }  // namespace ringmaster::cuda

@@ -29,8 +29,11 @@ using testing::Standardization;
 class OnDevice {
  public:
   explicit OnDevice(const AugmentCase& of)
-      : case_(of), augmenter_(of.augmenter()), input_(of), images_(of.rows * of.model.elements()) {
-    auto augment = CudaAugment::Create(augmenter_, of.use);
+      : case_(of),
+        augmenter_(of.augmenter()),
+        input_(of),
+        images_(of.rows * of.model.elements() * graph::ByteSize(of.type)) {
+    auto augment = CudaAugment::Create(augmenter_, of.use, of.type);
     REQUIRE(Message(augment.status()) == "");
     augment_ = *std::move(augment);
     workspace_ =
@@ -81,7 +84,7 @@ class OnDevice {
   const graph::Augmenter augmenter_;
   AugmentInput input_;
   std::unique_ptr<CudaAugment> augment_;
-  GuardedArray<float> images_;
+  GuardedArray<std::byte> images_;
   std::unique_ptr<GuardedArray<std::byte>> workspace_;
   std::unique_ptr<GuardedArray<uint8_t>> pixels_;
   std::unique_ptr<GuardedArray<uint64_t>> keys_, samples_;
@@ -146,6 +149,38 @@ TEST_CASE("CUDA augment: sums of every number of elements and blocks") {
                  .rows = 2,
                  .seed = ++seed});
     }
+  }
+}
+
+// Of 16 bits nothing is kept between two passes, and each value is rounded once, at the end.
+TEST_CASE("CUDA augment: 16-bit images have the bits of float32 images cast afterwards") {
+  for (const graph::DType type : {graph::DType::kBFloat16, graph::DType::kFloat16}) {
+    uint64_t seed = 2000;
+    const auto check = [&](const std::vector<v1::Augmentation>& operations) {
+      for (const Use use : {Use::kTraining, Use::kEvaluation}) {
+        CheckCase({.operations = operations, .use = use, .rows = 2, .seed = ++seed, .type = type});
+      }
+    };
+    check({});
+    for (const auto& a : Kinds()) {
+      check({a});
+      for (const auto& b : Kinds()) check({a, b});
+    }
+    // Means of what means have changed, and beyond float16's largest.
+    check({Contrast(0.2, 1.8), Standardization(), Contrast(0.2, 1.8)});
+    check(std::vector<v1::Augmentation>(6, Contrast(9, 10)));
+    for (; seed < 2120; ++seed) {
+      AugmentCase any = testing::AnyAugmentCase(seed);
+      any.type = type;
+      CheckCase(any);
+    }
+    // Many threads, sums far away.
+    CheckCase({.operations = {Crop(4), Flip(), Brightness(63), Standardization()},
+               .stored = {28, 31, 1},
+               .model = {213, 257, 3},
+               .rows = 2,
+               .seed = ++seed,
+               .type = type});
   }
 }
 
