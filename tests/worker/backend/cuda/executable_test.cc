@@ -74,7 +74,7 @@ graph::Program Small(int64_t samples, graph::Mode mode = graph::Mode::kTraining,
   testing::SetHidden({5}, &model);
   auto program = zoo::BuildProgram(
       model,
-      {.mode = mode, .samples = samples, .policy = policy, .data = {3, 3, 1, 3}, .labels = labels});
+      {.mode = mode, .samples = samples, .data = {3, 3, 1, 3}, .policy = policy, .labels = labels});
   REQUIRE(Message(program.status()) == "");
   return *std::move(program);
 }
@@ -468,21 +468,25 @@ TEST_CASE(
 }
 
 TEST_CASE("CUDA executable: an augmentation that fails is named, and the next run is whole") {
-  const graph::Program program = Small(2);
-  const graph::Augmenter augmenter = testing::AugmenterFor(program);
-  for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
-    CudaWeights weights(program);
-    Bench bench;
-    const auto executable = bench.Bind(program, weights, replay, &augmenter);
-    const Master master(program, 1);
-    REQUIRE(master.Into(weights).ok());
-    testing::SetLaunchError(cudaErrorInvalidConfiguration);
-    const auto failed = Run(*executable, Shard(program, 1, &augmenter).input());
-    testing::SetLaunchError(cudaSuccess);
-    CHECK_THAT(Message(failed.status()), Catch::StartsWith("augmentation: "));
-    CHECK(bench.switches.ran == 0);
-    for (const uint64_t seed : {2, 3, 4}) {
-      CHECK(RunsRight(*executable, program, master, seed, &augmenter));
+  for (const v1::Policy policy : {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16}) {
+    const graph::Program program = Small(2, graph::Mode::kTraining, graph::Labels::kOwn, policy);
+    const graph::Augmenter augmenter = testing::AugmenterFor(program);
+    for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
+      CudaWeights weights(program);
+      Bench bench;
+      const auto executable = bench.Bind(program, weights, replay, &augmenter);
+      const Master master(program, 1);
+      REQUIRE(master.Into(weights).ok());
+      testing::SetLaunchError(cudaErrorInvalidConfiguration);
+      const auto failed = Run(*executable, Shard(program, 1, &augmenter).input());
+      testing::SetLaunchError(cudaSuccess);
+      const bool cast = policy != v1::POLICY_FLOAT32;  // it is made in its place
+      CHECK_THAT(Message(failed.status()),
+                 Catch::StartsWith(cast ? "image/bfloat16: augmentation: " : "augmentation: "));
+      CHECK(bench.switches.ran == 0);
+      for (const uint64_t seed : {2, 3, 4}) {
+        CHECK(RunsRight(*executable, program, master, seed, &augmenter));
+      }
     }
   }
 }

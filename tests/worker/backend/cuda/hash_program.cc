@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "tests/support/program_feeds.h"
 #include "tests/worker/backend/cuda/late_runtime.h"
 #include "worker/backend/cpu/storage.h"
 #include "worker/backend/cuda/device/runtime.h"
