@@ -33,8 +33,10 @@ file(CREATE_LINK ${CMAKE_SOURCE_DIR}/python ${CMAKE_BINARY_DIR}/lib/ringmaster/p
 install(FILES deploy/systemd/ringmaster.service deploy/systemd/ringworker.service
         DESTINATION lib/systemd/system)
 install(FILES deploy/systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME ringmaster.conf)
-install(FILES deploy/systemd/ringmaster.env deploy/systemd/ringworker.env
-        DESTINATION etc/ringmaster COMPONENT configuration)
+install(FILES deploy/systemd/ringmaster.env DESTINATION etc/ringmaster COMPONENT configuration)
+# A token may stand in it.
+install(FILES deploy/systemd/ringworker.env DESTINATION etc/ringmaster COMPONENT configuration
+        PERMISSIONS OWNER_READ OWNER_WRITE)
 
 # docs keeps its place beside the pages that link into it.
 install(FILES README.md ARCHITECTURE.md CONTRIBUTING.md DESTINATION share/doc/ringmaster)
