@@ -23,27 +23,27 @@ Mutex& TheRuntime() {
   return mu;
 }
 
-// A GPU's state, and what adds gradients to its sums. Touched with the runtime held.
-struct OnGpu {
-  std::unique_ptr<DeviceState> state;
-  cuda::Stream stream;
-  std::unique_ptr<cuda::Uploader> uploader;
-  std::unique_ptr<cuda::Downloader> downloader;
-  cuda::DeviceArray<float> gradient;
-  cuda::DeviceArray<uint64_t> flag;
-
-  Status Open(size_t elements) {
-    RING_ASSIGN_OR_RETURN(stream, cuda::MakeStream());
-    RING_ASSIGN_OR_RETURN(uploader, cuda::Uploader::Create(stream.get()));
-    RING_ASSIGN_OR_RETURN(downloader, cuda::Downloader::Create(stream.get()));
-    RING_RETURN_IF_ERROR(gradient.Make(elements));
-    return flag.Make(1);
-  }
-};
-
 }  // namespace
 
 class GpuStateBackend::State final : public DeviceState {
+  // A GPU's state, and what adds gradients to its sums. Touched with the runtime held.
+  struct OnGpu {
+    std::unique_ptr<DeviceState> state;
+    cuda::Stream stream;
+    std::unique_ptr<cuda::Uploader> uploader;
+    std::unique_ptr<cuda::Downloader> downloader;
+    cuda::DeviceArray<float> gradient;
+    cuda::DeviceArray<uint64_t> flag;
+
+    Status Open(size_t elements) {
+      RING_ASSIGN_OR_RETURN(stream, cuda::MakeStream());
+      RING_ASSIGN_OR_RETURN(uploader, cuda::Uploader::Create(stream.get()));
+      RING_ASSIGN_OR_RETURN(downloader, cuda::Downloader::Create(stream.get()));
+      RING_RETURN_IF_ERROR(gradient.Make(elements));
+      return flag.Make(1);
+    }
+  };
+
  public:
   // All of them outlive it.
   State(const exact::BlockLayout* layout, SumsRead* sums_read, OwnWeights* own)
@@ -86,17 +86,13 @@ class GpuStateBackend::State final : public DeviceState {
     MutexLock lock(TheRuntime());
     return on_gpu_->state->WriteTotals(bucket, totals);
   }
-  StatusOr<exact::BlockSum> Apply(SumSource source, uint64_t update) override {
+  StatusOr<StepHashes> Apply(SumSource source, uint64_t update) override {
     MutexLock lock(TheRuntime());
     return on_gpu_->state->Apply(source, update);
   }
-  StatusOr<exact::BlockSum> Skip(SumSource source) override {
+  StatusOr<StepHashes> Skip(SumSource source) override {
     MutexLock lock(TheRuntime());
     return on_gpu_->state->Skip(source);
-  }
-  StatusOr<DeviceHashes> Hash() override {
-    MutexLock lock(TheRuntime());
-    return on_gpu_->state->Hash();
   }
 
   // What an executable on that GPU does with a piece of a gradient.
@@ -107,6 +103,8 @@ class GpuStateBackend::State final : public DeviceState {
     const cuda::GradientSums& sums = *weights_->sums();
     const size_t block = layout_.tensor(tensor).first_block + first / exact::kBlockElements;
     RING_RETURN_IF_ERROR(gpu.uploader->Copy(piece.data(), gpu.gradient.data(), piece.size_bytes()));
+    RING_RETURN_IF_ERROR(
+        cuda::FromCuda(cudaStreamWaitEvent(gpu.stream.get(), sums.cleared, 0), "zeros"));
     RING_RETURN_IF_ERROR(cuda::FromCuda(
         cudaMemsetAsync(gpu.flag.data(), 0xff, gpu.flag.bytes(), gpu.stream.get()), "flag"));
     RING_RETURN_IF_ERROR(cuda::FromCuda(
