@@ -243,6 +243,13 @@ Status Client::Cancel(const std::string& job_id) {
   return Translate(Call(&v1::Jobs::Stub::Cancel, request, &response), job_id);
 }
 
+Status Client::Remove(const std::string& job_id) {
+  v1::RemoveRequest request;
+  request.set_job_id(job_id);
+  v1::RemoveResponse response;
+  return Translate(Call(&v1::Jobs::Stub::Remove, request, &response), job_id);
+}
+
 StatusOr<v1::WhyResponse> Client::Why(const std::string& job_id) {
   v1::WhyRequest request;
   request.set_job_id(job_id);

@@ -47,6 +47,7 @@ class Client {
   StatusOr<v1::JobStatus> Get(const std::string& job_id);
   StatusOr<v1::Graph> GetGraph(const std::string& job_id);
   Status Cancel(const std::string& job_id);
+  Status Remove(const std::string& job_id);
   StatusOr<v1::WhyResponse> Why(const std::string& job_id);
   StatusOr<v1::ListWorkersResponse> ListWorkers();
   StatusOr<v1::DrainWorkerResponse> DrainWorker(const v1::DrainWorkerRequest& request);

@@ -38,6 +38,7 @@ int Run(int argc, char** argv) {
   AddMetrics(line);
   AddEvents(line);
   AddCancel(line);
+  AddRemove(line);
   AddWorkers(line);
   AddDrain(line);
   AddCheckpoint(line);

@@ -116,6 +116,11 @@ StatusOr<Daemon::Opened> Daemon::Open(const Flags& flags) {
   RING_ASSIGN_OR_RETURN(opened.data_secret, opened.folder->Secret());
   RING_ASSIGN_OR_RETURN(opened.store, SqliteStore::Open(opened.folder->database()));
   RING_ASSIGN_OR_RETURN(opened.logs, LogFolder::Open({opened.folder->logs()}));
+  RING_ASSIGN_OR_RETURN(const std::vector<RemovedJob> removed, opened.store->LoadRemoved());
+  for (const RemovedJob& job : removed) {  // what a crash left of them
+    const Status gone = opened.logs->Remove(job.job_id);
+    if (!gone.ok()) spdlog::warn("job={} {}", job.job_id, Message(gone));
+  }
   RING_ASSIGN_OR_RETURN(pki::AuthorityFolder authority,
                         pki::AuthorityFolder::Open(
                             opened.folder->pki(), pki::SystemTime(),
@@ -153,8 +158,9 @@ Daemon::Daemon(const Flags& flags, Opened opened)
       disk_({"disk", kMaxDiskTasks, std::chrono::seconds(1), nullptr}),
       logs_({"logs", kMaxDiskTasks, std::chrono::seconds(1), nullptr}),
       log_intakes_({*log_folder_, logs_, board_, sessions_}),
-      control_(flags.options, {store_.get(), &checkpoints_, &disk_, &board_, &sessions_, &uploads_,
-                               &benches_, opened.data_secret}),
+      control_(flags.options,
+               {store_.get(), &checkpoints_, &disk_, &board_, &sessions_, &uploads_, &benches_,
+                opened.data_secret, [this](const std::string& job) { RemoveLog(job); }}),
       jobs_(control_, board_, disk_, {*log_folder_, logs_, board_}, flags.data_dir, calls_),
       fleet_({control_, checkpoints_, disk_, sessions_, uploads_}, sessions_, log_intakes_, calls_),
       bench_(control_, benches_, calls_),
@@ -264,6 +270,14 @@ Authority Daemon::SigningAuthority(std::chrono::seconds life) const {
     return pki::ToUri(Named(authority_->cluster(), identity));
   };
   return authority;
+}
+
+void Daemon::RemoveLog(const std::string& job) {
+  const bool posted = logs_.Post([this, job] {
+    const Status status = log_folder_->Remove(job);
+    if (!status.ok()) spdlog::warn("job={} {}", job, Message(status));
+  });
+  if (!posted) spdlog::warn("job={} log not removed: the logs queue is full", job);
 }
 
 void Daemon::Tend() {

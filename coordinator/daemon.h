@@ -70,6 +70,8 @@ class Daemon {
   // What a worker may read of --data-root.
   [[nodiscard]] StatusOr<data_files::Place> AdmitToData(const grpc::AuthContext& connection,
                                                         const v1::DataAsker& asker) const;
+  // Of a job that was removed; on the logs thread, later.
+  void RemoveLog(const std::string& job);
   [[nodiscard]] Status Listen(const Flags& flags);
   [[nodiscard]] Status ListenLocally(const Flags& flags);
 

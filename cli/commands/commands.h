@@ -26,6 +26,7 @@ void AddSpec(CommandLine& line);
 void AddWhy(CommandLine& line);
 void AddEvents(CommandLine& line);
 void AddCancel(CommandLine& line);
+void AddRemove(CommandLine& line);
 // follow.cc
 void AddWatch(CommandLine& line);
 void AddWait(CommandLine& line);

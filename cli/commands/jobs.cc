@@ -140,4 +140,27 @@ void AddCancel(CommandLine& line) {
           jobs.get());
 }
 
+// ringctl remove JOB...: jobs that ended, with all that is kept of them; their ids stay taken.
+
+namespace {
+
+StatusOr<ExitCode> Remove(const Common& common, const std::vector<std::string>& jobs) {
+  return AskEach(common, jobs,
+                 [&](Client& client, const std::string& job_id) -> StatusOr<JobAnswer> {
+                   RING_RETURN_IF_ERROR(client.Remove(job_id));
+                   if (!common.json()) Say(job_id + " is removed");
+                   return JobAnswer{Json{{"job_id", job_id}}, ""};
+                 });
+}
+
+}  // namespace
+
+void AddRemove(CommandLine& line) {
+  const auto jobs = std::make_shared<std::vector<std::string>>();
+  AddJobs(line.Add("remove", "remove jobs that ended, with checkpoints, metrics and log lines",
+                   Examples("ringctl remove j0001", "ringctl remove j0001 j0002"),
+                   [&line, jobs] { return Remove(line.common(), *jobs); }),
+          jobs.get());
+}
+
 }  // namespace ringmaster::cli

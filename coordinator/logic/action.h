@@ -62,6 +62,18 @@ struct RemoveCheckpoint {
   CheckpointRecord record;
 };
 
+// Takes these out of the store, all or none, with their checkpoints and metrics: what stays is what
+// RemovedJob has. JobsRemoved says how that ended, and the answer to who asked comes from that
+// event. No other write of these jobs is decided behind it.
+struct RemoveJobs {
+  std::vector<RemovedJob> jobs;
+};
+// A job that the store has removed is shown no more, and its checkpoints and log lines go. What
+// stays of those, because the disk fails or the process ends, goes at the next start.
+struct ForgetJob {
+  std::string job_id;
+};
+
 // The pieces of an upload may come, at most so many bytes of all files together.
 struct AdmitUpload {
   UploadId upload;
@@ -149,16 +161,17 @@ struct Note {
   std::string text;
 };
 
-using Action =
-    std::variant<Send, Admit, CloseSession, InsertJob, InsertCheckpoint, RaiseTerm, AdmitUpload,
-                 PlaceUpload, EndUpload, EndBench, FindCheckpoint, ReadBack, RemoveFiles, SaveJob,
-                 SaveMetrics, RemoveCheckpoint, SaveDrain, PublishJob, PublishWorkers, Reply, Note>;
+using Action = std::variant<Send, Admit, CloseSession, InsertJob, InsertCheckpoint, RaiseTerm,
+                            AdmitUpload, PlaceUpload, EndUpload, EndBench, FindCheckpoint, ReadBack,
+                            RemoveFiles, SaveJob, SaveMetrics, RemoveCheckpoint, RemoveJobs,
+                            ForgetJob, SaveDrain, PublishJob, PublishWorkers, Reply, Note>;
 using Actions = std::vector<Action>;
 
 template <typename A>
 inline constexpr bool kIsWrite =
     std::is_same_v<A, InsertJob> || std::is_same_v<A, InsertCheckpoint> ||
     std::is_same_v<A, RaiseTerm> || std::is_same_v<A, SaveJob> || std::is_same_v<A, SaveMetrics> ||
-    std::is_same_v<A, SaveDrain> || std::is_same_v<A, RemoveCheckpoint>;
+    std::is_same_v<A, SaveDrain> || std::is_same_v<A, RemoveCheckpoint> ||
+    std::is_same_v<A, RemoveJobs>;
 
 }  // namespace ringmaster::coordinator

@@ -55,6 +55,10 @@ struct SubmitAsked {
 struct CancelAsked {
   JobId job;
 };
+struct RemoveAsked {
+  JobId job;
+  std::string removed_by;
+};
 struct GraphAsked {
   JobId job;
 };
@@ -145,6 +149,11 @@ struct CheckpointRemoved {
   CheckpointRecord record;
   Status status;
 };
+// What became of a RemoveJobs.
+struct JobsRemoved {
+  std::vector<RemovedJob> jobs;
+  Status status;
+};
 struct TermRaised {
   uint64_t term = 0;
 };
@@ -152,10 +161,10 @@ struct TermRaised {
 // Time passed; at least ten a second.
 struct Tick {};
 
-using Event =
-    std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked, GraphAsked,
-                 FetchAsked, DrainAsked, BenchAsked, BenchDropped, UploadAsked, UploadVerified,
-                 UploadPlaced, UploadClosed, CheckpointFound, JobInserted, JobSaved,
-                 CheckpointInserted, CheckpointsRead, CheckpointRemoved, TermRaised, Tick>;
+using Event = std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked,
+                           RemoveAsked, GraphAsked, FetchAsked, DrainAsked, BenchAsked,
+                           BenchDropped, UploadAsked, UploadVerified, UploadPlaced, UploadClosed,
+                           CheckpointFound, JobInserted, JobSaved, CheckpointInserted,
+                           CheckpointsRead, CheckpointRemoved, JobsRemoved, TermRaised, Tick>;
 
 }  // namespace ringmaster::coordinator

@@ -42,6 +42,10 @@ Actions Logic::Restore(const Restored& restored, Now now) {
     Add(record);
     if (!RING_PLANTED(kForgetsKeys)) keys_[record.idempotency_key] = record.number;
   }
+  for (const RemovedJob& removed : restored.removed) {
+    removed_[removed.number] = removed.spec_sha256;
+    keys_[removed.idempotency_key] = removed.number;
+  }
   for (const CheckpointRecord& checkpoint : restored.checkpoints) {
     Job* job = Find(checkpoint.job_id);
     if (job == nullptr) continue;
@@ -264,6 +268,7 @@ void Logic::Excuse(std::chrono::milliseconds late) {
 
 void Logic::On(const Tick&) {
   EndOverdueUploads();
+  RemoveAgain();
   TickBench();
   for (const Fleet::Overdue& overdue : fleet_.FindOverdue(now_)) {
     Refuse(overdue.session,

@@ -31,6 +31,7 @@ namespace ringmaster::coordinator {
 struct Restored {
   uint64_t term = 0;  // of this reign
   std::vector<JobRecord> jobs;
+  std::vector<RemovedJob> removed;
   std::vector<CheckpointRecord> checkpoints;
   std::vector<DrainRecord> drains;
   std::vector<StrayCheckpoint> strays;
@@ -64,15 +65,22 @@ class Logic {
     std::string waits_for;                // in kWaiting, a sentence
   };
 
+  // A job that is being stored.
+  struct Arriving {
+    uint64_t number = 0;
+    std::set<std::string> needs;  // JobsNeededBy
+  };
+
   // One event each: logic_workers.cc has who attaches and leaves, and what workers say of their
   // jobs, logic_clients.cc the requests of clients, logic_checkpoints.cc checkpoints that come in,
-  // logic_retention.cc which of them stay, logic.cc the rest, with workers that are measured
-  // without a job; logic_jobs.cc carries a job along, and one that is divided.
+  // logic_retention.cc which of them stay, and jobs that go, logic.cc the rest, with workers that
+  // are measured without a job; logic_jobs.cc carries a job along, and one that is divided.
   void On(const SessionOpened& event);
   void On(const WorkerSaid& event);
   void On(const SessionClosed& event);
   void On(const SubmitAsked& event);
   void On(const CancelAsked& event);
+  void On(const RemoveAsked& event);
   void On(const GraphAsked& event);
   void On(const FetchAsked& event);
   void On(const DrainAsked& event);
@@ -88,6 +96,7 @@ class Logic {
   void On(const CheckpointFound& event);
   void On(const CheckpointsRead& event);
   void On(const CheckpointRemoved& event);
+  void On(const JobsRemoved& event);
   void On(const TermRaised& event);
   void On(const Tick& event);
 
@@ -155,6 +164,13 @@ class Logic {
   // Those of the job that another one that has not ended begins with, or goes on with until it has
   // a checkpoint of its own.
   [[nodiscard]] std::set<uint64_t> PinnedSteps(const std::string& job_id) const;
+  // Why it stays, with its folds: `jobs` has the ids of all.
+  [[nodiscard]] Refusal CheckRemoval(const Job& job, const std::vector<std::string>& jobs);
+  // One of those that have not ended, or are being stored, and may need something of `job_id`.
+  [[nodiscard]] std::string FindNeedy(const std::string& job_id) const;
+  [[nodiscard]] RemovedJob TakeOut(const std::string& job_id);
+  // What the store could not take when it was asked.
+  void RemoveAgain();
 
   void Answer(Refusal refusal, const std::string& job_id = "");
   // What a submission asks for goes into a new record, or the refusal says why it cannot.
@@ -165,6 +181,8 @@ class Logic {
   // Whether a job that is asked for may have the weights of this one, where there is such a job.
   [[nodiscard]] Refusal CheckSource(const SubmitAsked& asked, const std::string& other_id);
 
+  // A submission with the key of that job.
+  void AnswerAgain(uint64_t number, const std::string& sha256);
   // What it has beside that is that of a new job.
   void Insert(JobRecord record, const std::string& description);
   void Cancel(Job& job);
@@ -215,8 +233,14 @@ class Logic {
   std::map<uint64_t, Job*> unfinished_;        // of them
   std::map<std::string, uint64_t> numbers_;    // by id
   std::map<std::string, uint64_t> keys_;       // by idempotency key
-  std::map<std::string, uint64_t> inserting_;  // by idempotency key: what is not stored yet
-  std::set<std::string> taken_ids_;            // that no new job may have
+  std::map<std::string, Arriving> inserting_;  // by idempotency key: what is not stored yet
+  // Of jobs that were removed, by number: what was asked for with their keys. From the moment at
+  // which that is decided on, whatever the store does.
+  std::map<uint64_t, std::string> removed_;
+  std::set<std::string> removing_;     // of them, by id: what the store may still have
+  std::vector<RemoveJobs> unremoved_;  // of those: what it is to be asked again, not before then
+  std::chrono::milliseconds remove_at_{0};
+  std::set<std::string> taken_ids_;  // that no new job may have
   GenerationSource generations_;
   PhaseCounts phase_counts_;
   std::set<std::string> obeyed_;        // workers that this term was told to

@@ -190,17 +190,7 @@ void Logic::On(const SubmitAsked& event) {
   if (Refusal bad = CheckRequest(submit, options_); !bad.status.ok()) return Answer(bad);
   const std::string sha256 = Sha256OfAsked(submit);
   if (const auto known = keys_.find(submit.idempotency_key()); known != keys_.end()) {
-    const Job& job = jobs_.at(known->second);
-    if (job.record.spec_sha256 == sha256) {
-      actions_.push_back(Reply{{}, job.record.id(), true});
-      return;
-    }
-    return Answer(
-        {Error(absl::StatusCode::kAlreadyExists,
-               "this idempotency key was used for job {} with another spec; use a new key",
-               job.record.id()),
-         "IDEMPOTENCY_KEY_REUSED"},
-        job.record.id());
+    return AnswerAgain(known->second, sha256);
   }
   if (inserting_.contains(submit.idempotency_key())) {
     return Answer({Error(absl::StatusCode::kUnavailable,
@@ -220,8 +210,8 @@ void Logic::On(const SubmitAsked& event) {
   if (known + folds >= options_.max_jobs) {
     return Answer(
         {Error(absl::StatusCode::kResourceExhausted,
-               "{} jobs are known ({} allowed), also those that ended; a coordinator with "
-               "another --data-dir begins anew",
+               "{} jobs are kept ({} allowed), also those that ended; `ringctl remove JOB...` "
+               "removes ended ones, with their checkpoints",
                known, options_.max_jobs),
          "TOO_MANY_JOBS"});
   }
@@ -239,9 +229,32 @@ void Logic::On(const SubmitAsked& event) {
   Insert(std::move(record), description);
 }
 
+// The key is known. Of a job that was removed it still is: who asks a second time, because the
+// first answer was lost, say, wants no second one.
+void Logic::AnswerAgain(uint64_t number, const std::string& sha256) {
+  const std::string id = MakeJobId(number);
+  const auto removed = removed_.find(number);
+  const bool gone = removed != removed_.end();
+  if ((gone ? removed->second : jobs_.at(number).record.spec_sha256) != sha256) {
+    return Answer(
+        {Error(absl::StatusCode::kAlreadyExists,
+               "this idempotency key was used for job {} with another spec; use a new key", id),
+         "IDEMPOTENCY_KEY_REUSED"},
+        id);
+  }
+  if (!gone) return actions_.push_back(Reply{{}, id, true});
+  Answer({FailedPrecondition("job {}, which this idempotency key was used for, was removed; use a "
+                             "new key to begin another one",
+                             id),
+          "JOB_REMOVED"},
+         id);
+}
+
 void Logic::Insert(JobRecord record, const std::string& description) {
-  record.number = jobs_.empty() ? 1 : jobs_.rbegin()->first + 1;
-  for (const auto& [key, number] : inserting_) record.number = std::max(record.number, number + 1);
+  uint64_t newest = jobs_.empty() ? 0 : jobs_.rbegin()->first;
+  if (!removed_.empty()) newest = std::max(newest, removed_.rbegin()->first);
+  for (const auto& [key, other] : inserting_) newest = std::max(newest, other.number);
+  record.number = newest + 1;
   while (taken_ids_.contains(MakeJobId(record.number))) ++record.number;
   record.status.set_job_id(MakeJobId(record.number));
   record.status.set_name(record.status.spec().name());
@@ -249,7 +262,7 @@ void Logic::Insert(JobRecord record, const std::string& description) {
   record.status.set_submitted_unix_ms(now_.unix_ms);
   record.events.Add({event_type::kSubmitted, Severity::kInfo, description}, now_.unix_ms,
                     options_.max_history);
-  inserting_[record.idempotency_key] = record.number;
+  inserting_[record.idempotency_key] = {record.number, JobsNeededBy(record)};
   actions_.push_back(InsertJob{std::move(record)});
 }
 

@@ -1,5 +1,6 @@
 // The part of Logic that says which checkpoints stay: which were superseded, and when they may go;
-// which cannot be trusted; which of the folder count that the store does not know.
+// which cannot be trusted; which of the folder count that the store does not know. And which jobs
+// go, on request.
 #include <algorithm>
 #include <utility>
 
@@ -181,6 +182,114 @@ void Logic::Adopt(const StrayCheckpoint& stray) {
   actions_.push_back(
       Note{"job=" + stray.job_id,
            fmt::format("{} was whole and not in the store: it is now", stray.ref.path())});
+}
+
+// ---- jobs that are removed ----------------------------------------------------------------------
+//
+// From the moment at which it is decided on nobody can refer to the job any more, and it is back
+// only with a process that begins before the store has removed it. Its files go behind that.
+
+std::string Logic::FindNeedy(const std::string& job_id) const {
+  for (const auto& [number, other] : unfinished_) {
+    if (JobsNeededBy(other->record).contains(job_id)) return other->id();
+  }
+  for (const auto& [key, other] : inserting_) {
+    if (other.needs.contains(job_id)) return MakeJobId(other.number);
+  }
+  return "";
+}
+
+Refusal Logic::CheckRemoval(const Job& job, const std::vector<std::string>& jobs) {
+  if (const std::string& whole = job.record.status.fold_of(); !whole.empty()) {
+    return {FailedPrecondition("job {} is a fold of {}: `ringctl remove {}` removes that one with "
+                               "all its folds",
+                               job.id(), whole, whole),
+            "JOB_IS_FOLD"};
+  }
+  for (const std::string& id : jobs) {
+    const Job& each = *Find(id);
+    if (!IsFinal(each.state())) {
+      return {FailedPrecondition("job {} is {}: it can be removed when it has ended; `ringctl "
+                                 "cancel {}` ends it",
+                                 id, StateName(each.state()), id),
+              "JOB_NOT_ENDED"};
+    }
+    if (const std::string other = FindNeedy(id); !other.empty()) {
+      return {
+          FailedPrecondition("job {} has not ended, and may need a checkpoint of job {}; remove "
+                             "{} when {} has ended",
+                             other, id, job.id(), other),
+          "JOB_IN_USE"};
+    }
+    const bool arrives = std::ranges::any_of(
+        uploads_, [&](const auto& entry) { return entry.second.begin.job_id() == id; });
+    if (arrives) {
+      return {Error(absl::StatusCode::kUnavailable,
+                    "a checkpoint of job {} is being stored; try again", id),
+              "UPLOAD_UNDER_WAY"};
+    }
+  }
+  if (removed_.size() + jobs.size() > options_.max_removed_jobs) {
+    return {Error(absl::StatusCode::kResourceExhausted,
+                  "{} jobs were removed ({} allowed), whose keys are kept; a coordinator with "
+                  "another --data-dir begins anew",
+                  removed_.size(), options_.max_removed_jobs),
+            "TOO_MANY_JOBS"};
+  }
+  return {};
+}
+
+RemovedJob Logic::TakeOut(const std::string& job_id) {
+  const uint64_t number = numbers_.at(job_id);
+  const JobRecord& record = jobs_.at(number).record;
+  RemovedJob removed{number, job_id, record.idempotency_key, record.spec_sha256};
+  removed_[number] = record.spec_sha256;
+  removing_.insert(job_id);
+  numbers_.erase(job_id);
+  jobs_.erase(number);
+  return removed;
+}
+
+void Logic::On(const RemoveAsked& event) {
+  const std::string& id = event.job.value();
+  if (removing_.contains(id)) {
+    return Answer({Error(absl::StatusCode::kUnavailable,
+                         "job {} is being removed; it is gone when the store can be written", id),
+                   "REMOVAL_UNDER_WAY"},
+                  id);
+  }
+  const Job* const job = Find(id);
+  if (job == nullptr) return Answer(NoSuchJob(id));
+  std::vector<std::string> jobs = {id};
+  jobs.insert(jobs.end(), job->folds.begin(), job->folds.end());
+  if (Refusal refusal = CheckRemoval(*job, jobs); !refusal.status.ok()) {
+    return Answer(std::move(refusal), id);
+  }
+  RemoveJobs removal;
+  for (const std::string& each : jobs) {
+    removal.jobs.push_back(TakeOut(each));
+    actions_.push_back(Note{"job=" + each, "removed by " + event.removed_by});
+  }
+  actions_.push_back(std::move(removal));
+}
+
+void Logic::On(const JobsRemoved& event) {
+  const std::string& id = event.jobs.front().job_id;
+  if (!event.status.ok()) {
+    unremoved_.push_back({event.jobs});
+    remove_at_ = now_.steady + kForgetPause;
+    return Answer({event.status, "STORE_UNAVAILABLE"}, id);
+  }
+  for (const RemovedJob& removed : event.jobs) {
+    removing_.erase(removed.job_id);
+    actions_.push_back(ForgetJob{removed.job_id});
+  }
+  Answer({}, id);
+}
+
+void Logic::RemoveAgain() {
+  if (now_.steady < remove_at_) return;
+  for (RemoveJobs& removal : std::exchange(unremoved_, {})) actions_.push_back(std::move(removal));
 }
 
 }  // namespace ringmaster::coordinator

@@ -42,7 +42,8 @@ struct Options {
 
   size_t max_workers = 4'096;
   size_t max_unfinished_jobs = 1'000;
-  size_t max_jobs = 20'000;  // with the finished ones
+  size_t max_jobs = 20'000;             // with the finished ones, without those that were removed
+  size_t max_removed_jobs = 1'000'000;  // whose keys are kept, a few hundred bytes each
   size_t max_spec_bytes = 1 << 20;
   size_t max_history = 500;  // events kept a job, >= 1
   int max_regroups = 32;     // kept a job

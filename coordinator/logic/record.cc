@@ -165,4 +165,17 @@ void ProgressEvents::TellScale(std::vector<Happening>& told) {
   scale_told_ = scale_;
 }
 
+std::set<std::string> JobsNeededBy(const JobRecord& record) {
+  const v1::JobStatus& status = record.status;
+  std::set<std::string> jobs = {status.resumes_job(), status.fold_of()};
+  if (record.resolved) {
+    jobs.insert(record.resolved->init().checkpoint().job_id());
+    jobs.insert(record.resolved->continues().job_id());
+  } else {
+    jobs.insert(status.spec().init().job());  // it chooses the checkpoint when it starts
+  }
+  jobs.erase("");
+  return jobs;
+}
+
 }  // namespace ringmaster::coordinator

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -139,6 +140,15 @@ struct JobRecord {
   JobEvents events;
 
   const std::string& id() const { return status.job_id(); }
+};
+
+// Whose checkpoints it may need as long as it has not ended, and the job that it is a fold of.
+[[nodiscard]] std::set<std::string> JobsNeededBy(const JobRecord& record);
+
+// What is left of a job that was removed: nobody else is given its number, or its key.
+struct RemovedJob {
+  uint64_t number = 0;
+  std::string job_id, idempotency_key, spec_sha256;
 };
 
 // A worker that takes no job: this process of it, or, without an incarnation, none any more.

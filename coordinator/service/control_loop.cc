@@ -41,7 +41,8 @@ ControlLoop::ControlLoop(const Options& options, const Hands& hands)
              },
              [this](FindCheckpoint search) {
                (void)loop_.Post([this, search = std::move(search)] { executor_.PutOff(search); });
-             }}),
+             },
+             hands.remove_log}),
       store_(hands.store, [this] { (void)loop_.Post([this] { Collect(); }); }),
       executor_(options, {&clock_, &store_, &streams_, hands.board, &log_, &disk_}),
       loop_({"control", kMaxEvents, kTick, [this] { OnTick(); }}) {}

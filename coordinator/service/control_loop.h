@@ -70,6 +70,7 @@ class ControlLoop {
     UploadTable* uploads;
     BenchTable* benches;
     std::string data_secret;  // that tickets of jobs' data are made from
+    std::function<void(const std::string& job_id)> remove_log = nullptr;  // as DiskThread has it
   };
 
   ControlLoop(const Options& options, const Hands& hands);

@@ -5,6 +5,11 @@
 
 namespace ringmaster::coordinator {
 
+grpc::Status NoSuchJob(const std::string& job_id) {
+  return ToGrpc(Error(absl::StatusCode::kNotFound, "there is no job {}", job_id.substr(0, 100)),
+                "JOB_NOT_FOUND", {{"job_id", job_id.substr(0, 100)}});
+}
+
 void JobWatch::Begin() {
   self_ = shared_from_this();
   const bool listening = board_.Listen(job_id_, weak_from_this());
@@ -23,15 +28,17 @@ void JobWatch::OnChange() {
 void JobWatch::Advance() {
   if (writing_ || finished_) return;
   StatusBoard::View view = board_.Find(job_id_);
-  if (view != sent_) {
+  if (view && view != sent_) {
     sent_ = std::move(view);
     writing_ = true;
     message_ = sent_->status;
     DropLongParts(&message_);
     return StartWrite(&message_);
   }
-  if (IsFinal(sent_->status.state())) {
+  if (sent_ && IsFinal(sent_->status.state())) {
     FinishOnce(grpc::Status::OK);
+  } else if (!view) {
+    FinishOnce(NoSuchJob(job_id_));
   } else if (board_.closed()) {
     FinishOnce(ToGrpc(Error(absl::StatusCode::kUnavailable, "the coordinator is stopping"),
                       "UNAVAILABLE"));

@@ -1,6 +1,6 @@
-// One Watch call: the job's status now and after every change, until it is final. Lives until gRPC
-// is done with the call (it holds itself until then). Thread-safe. One write at a time, always of
-// the newest view, so that a stuck client costs nothing and delays nobody.
+// One Watch call: the job's status now and after every change, until it is final, or removed. Lives
+// until gRPC is done with the call (it holds itself until then). Thread-safe. One write at a time,
+// always of the newest view, so that a stuck client costs nothing and delays nobody.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -15,6 +15,8 @@
 #include "ringmaster/v1/jobs.pb.h"
 
 namespace ringmaster::coordinator {
+
+[[nodiscard]] grpc::Status NoSuchJob(const std::string& job_id);
 
 class JobWatch : public grpc::ServerWriteReactor<v1::JobStatus>,
                  public StatusBoard::Listener,

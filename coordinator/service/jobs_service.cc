@@ -21,11 +21,6 @@ namespace {
 // Under the 4 MiB that gRPC clients accept by default.
 constexpr size_t kMaxListBytes = 3'500'000;
 
-grpc::Status NoSuchJob(const std::string& job_id) {
-  return ToGrpc(Error(absl::StatusCode::kNotFound, "there is no job {}", job_id.substr(0, 100)),
-                "JOB_NOT_FOUND", {{"job_id", job_id.substr(0, 100)}});
-}
-
 grpc::Status StatusOf(const Reply& reply) {
   std::map<std::string, std::string> metadata;
   if (!reply.job_id.empty()) metadata["job_id"] = reply.job_id;
@@ -87,16 +82,31 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* context,
                                               const v1::CancelRequest* request,
                                               v1::CancelResponse*) {
-  return calls_.Answer(context, {"Jobs/Cancel", CallKind::kShort},
+  return AskOfOwn(context, "Jobs/Cancel", request->job_id(),
+                  [request](const Caller&) { return CancelAsked{JobId(request->job_id())}; });
+}
+
+grpc::ServerUnaryReactor* JobsService::Remove(grpc::CallbackServerContext* context,
+                                              const v1::RemoveRequest* request,
+                                              v1::RemoveResponse*) {
+  return AskOfOwn(context, "Jobs/Remove", request->job_id(), [request](const Caller& caller) {
+    return RemoveAsked{JobId(request->job_id()), caller.ToString()};
+  });
+}
+
+grpc::ServerUnaryReactor* JobsService::AskOfOwn(
+    grpc::CallbackServerContext* context, const char* method, const std::string& job_id,
+    const std::function<Event(const Caller& caller)>& event) {
+  return calls_.Answer(context, {method, CallKind::kShort},
                        [&](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
-                         const StatusBoard::View view = board_.Find(request->job_id());
-                         if (!view) return reactor->Finish(NoSuchJob(request->job_id()));
+                         const StatusBoard::View view = board_.Find(job_id);
+                         if (!view) return reactor->Finish(NoSuchJob(job_id));
                          if (const grpc::Status own = CheckOwn(caller, view->status); !own.ok()) {
                            return reactor->Finish(own);
                          }
-                         control_.Ask(
-                             CancelAsked{JobId(request->job_id())},
-                             [reactor](const Reply& reply) { reactor->Finish(StatusOf(reply)); });
+                         control_.Ask(event(caller), [reactor](const Reply& reply) {
+                           reactor->Finish(StatusOf(reply));
+                         });
                        });
 }
 

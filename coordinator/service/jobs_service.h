@@ -41,6 +41,9 @@ class JobsService final : public v1::Jobs::CallbackService {
   grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context,
                                    const v1::CancelRequest* request,
                                    v1::CancelResponse* response) override;
+  grpc::ServerUnaryReactor* Remove(grpc::CallbackServerContext* context,
+                                   const v1::RemoveRequest* request,
+                                   v1::RemoveResponse* response) override;
   grpc::ServerUnaryReactor* Why(grpc::CallbackServerContext* context, const v1::WhyRequest* request,
                                 v1::WhyResponse* response) override;
   grpc::ServerUnaryReactor* ListEvents(grpc::CallbackServerContext* context,
@@ -67,6 +70,10 @@ class JobsService final : public v1::Jobs::CallbackService {
       grpc::CallbackServerContext* context, const v1::GetCheckpointRequest* request) override;
 
  private:
+  // Asks the control loop, when the job is the caller's or everybody's.
+  grpc::ServerUnaryReactor* AskOfOwn(grpc::CallbackServerContext* context, const char* method,
+                                     const std::string& job_id,
+                                     const std::function<Event(const Caller& caller)>& event);
   // What the board says of a job answers it.
   grpc::ServerUnaryReactor* AnswerOfJob(grpc::CallbackServerContext* context, const Method& method,
                                         const std::string& job_id,

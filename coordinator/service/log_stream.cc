@@ -84,6 +84,7 @@ bool LogStream::IsOfJob() const {
   const LogFolder::Tracks* tracks = hands_.folder.Find(request_.job_id());
   if (tracks != nullptr && tracks->contains(request_.worker())) return true;
   const StatusBoard::View view = hands_.board.Find(request_.job_id());
+  if (!view) return false;
   const auto& workers = view->status.workers();
   return std::any_of(workers.begin(), workers.end(), [this](const v1::JobWorker& worker) {
     return worker.name() == request_.worker();
@@ -91,7 +92,9 @@ bool LogStream::IsOfJob() const {
 }
 
 bool LogStream::Quiet() {
-  if (!IsFinal(hands_.board.Find(request_.job_id())->status.state())) return false;
+  const StatusBoard::View view = hands_.board.Find(request_.job_id());
+  if (!view) return true;  // it was removed
+  if (!IsFinal(view->status.state())) return false;
   if (!ended_) ended_ = SteadyNow();
   const Time quiet = std::min(std::max(newest_, *ended_) + kQuiet, *ended_ + kLongestFollow);
   if (SteadyNow() >= quiet) return true;

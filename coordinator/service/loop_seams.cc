@@ -141,6 +141,15 @@ void DiskThread::Remove(const std::string& path) {
   if (!posted) spdlog::warn("checkpoint not removed: path={} the disk queue is full", path);
 }
 
+void DiskThread::RemoveJob(const std::string& job_id) {
+  if (hands_.remove_log) hands_.remove_log(job_id);
+  const bool posted = hands_.disk->Post([folder = hands_.folder, job_id] {
+    const Status status = folder->RemoveJob(job_id);
+    if (!status.ok()) spdlog::warn("job={} checkpoints not removed: {}", job_id, Message(status));
+  });
+  if (!posted) spdlog::warn("job={} checkpoints not removed: the disk queue is full", job_id);
+}
+
 // ---- the store ----------------------------------------------------------------------------------
 
 StoreThread::StoreThread(Store* store, std::function<void()> ended)

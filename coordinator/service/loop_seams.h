@@ -65,6 +65,8 @@ class DiskThread : public Disk {
     // An event, or a search that could not be made: taken on the control loop. Thread-safe.
     std::function<void(Event)> tell;
     std::function<void(FindCheckpoint)> put_off;
+    // The log lines of a job, on the thread that has them; empty: there are none.
+    std::function<void(const std::string& job_id)> remove_log = nullptr;
   };
   explicit DiskThread(Hands hands) : hands_(std::move(hands)) {}
 
@@ -72,6 +74,7 @@ class DiskThread : public Disk {
   void Place(UploadId upload) override;
   void Read(const ReadBack& action) override;
   void Remove(const std::string& path) override;
+  void RemoveJob(const std::string& job_id) override;
 
  private:
   const Hands hands_;

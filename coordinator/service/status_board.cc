@@ -42,6 +42,15 @@ void StatusBoard::Publish(JobView view) {
   Tell(listeners);
 }
 
+void StatusBoard::Forget(const std::string& job_id) {
+  std::vector<std::weak_ptr<Listener>> listeners;
+  {
+    MutexLock lock(mu_);
+    if (auto entry = jobs_.extract(job_id)) listeners = std::move(entry.mapped().listeners);
+  }
+  Tell(listeners);
+}
+
 void StatusBoard::NoteLogLines(const std::string& job_id, uint64_t lost) {
   std::vector<std::weak_ptr<Listener>> listeners;
   {
@@ -159,7 +168,9 @@ bool StatusBoard::closed() const {
 
 bool StatusBoard::Listen(const std::string& job_id, std::weak_ptr<Listener> listener) {
   MutexLock lock(mu_);
-  Entry& entry = jobs_[job_id];
+  const auto found = jobs_.find(job_id);
+  if (found == jobs_.end()) return true;
+  Entry& entry = found->second;
   std::erase_if(entry.listeners, [](const auto& weak) { return weak.expired(); });
   if (entry.listeners.size() >= kMaxListeners) return false;
   entry.listeners.push_back(std::move(listener));

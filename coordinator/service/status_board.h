@@ -32,6 +32,8 @@ class StatusBoard : public Board {
   };
 
   void Publish(JobView view) override;
+  // Its listeners are told, and find none.
+  void Forget(const std::string& job_id) override;
   void PublishWorkers(v1::ListWorkersResponse workers) override;
   void NoteStoreTrouble(const std::string& trouble) override;
   // `told` hears whether there is such trouble: at once, and from the writer's thread when that
@@ -51,7 +53,8 @@ class StatusBoard : public Board {
   [[nodiscard]] std::string StoreTrouble() const;
   [[nodiscard]] bool closed() const;
 
-  // Listens until the listener is gone. False when too many listen already.
+  // Listens until the listener is gone, to nothing where there is no such job. False when too many
+  // listen already.
   [[nodiscard]] bool Listen(const std::string& job_id, std::weak_ptr<Listener> listener);
 
  private:

@@ -71,7 +71,8 @@ void Executor::CarryOut(Actions actions) {
 
 template <typename A>
 void Executor::CarryOutOne(A& action) {
-  constexpr bool kAnswers = std::is_same_v<A, Reply> || std::is_same_v<A, InsertJob>;
+  constexpr bool kAnswers =
+      std::is_same_v<A, Reply> || std::is_same_v<A, InsertJob> || std::is_same_v<A, RemoveJobs>;
   if (kAnswers && asked_) asked_->answered = true;
   if (RING_PLANTED(kAnswersBeforeCommit) && std::is_same_v<A, Reply>) return Do(action);
   if (RING_PLANTED(kSendsOvertake) && std::is_same_v<A, Send>) return Do(action);
@@ -104,10 +105,10 @@ void Executor::SaveUnsaved() {
   outcome_ = std::make_shared<Outcome>();
   // A newer write of the same job may be on its way: behind it this one would be the last word.
   for (const auto& [id, save] : unsaved_) {
-    if (!saving_.contains(id)) Do(save);
+    if (!saving_.contains(id) && !removing_.contains(id)) Do(save);
   }
   for (auto& [id, batch] : std::exchange(unsaved_metrics_, {})) {
-    if (saving_metrics_.contains(id)) {
+    if (saving_metrics_.contains(id) || removing_.contains(id)) {
       unsaved_metrics_[id] = std::move(batch);
     } else {
       Do(SaveMetrics{id, std::move(batch)});
@@ -182,6 +183,25 @@ void Executor::Do(const RemoveCheckpoint& action) {
   });
 }
 
+// Behind it nothing of these jobs is written: a change that could not be, before, would bring them
+// back.
+void Executor::Do(const RemoveJobs& action) {
+  for (const RemovedJob& job : action.jobs) removing_.insert(job.job_id);
+  commits_.Write(action, [this, asked = asked_, outcome = outcome_](const Status& status,
+                                                                    const StoreWrite& write) {
+    outcome_ = outcome;
+    const std::vector<RemovedJob>& jobs = std::get<RemoveJobs>(write).jobs;
+    for (const RemovedJob& job : jobs) {
+      removing_.erase(job.job_id);
+      if (!status.ok()) continue;
+      unsaved_.erase(job.job_id);
+      withheld_.erase(job.job_id);
+      unsaved_metrics_.erase(job.job_id);
+    }
+    Follow(JobsRemoved{jobs, Judge(status, "remove " + jobs.front().job_id)}, asked);
+  });
+}
+
 void Executor::Do(const SaveJob& action) {
   saving_.insert(action.record.id());
   commits_.Write(action, [this, outcome = outcome_](const Status& status, const StoreWrite& write) {
@@ -236,6 +256,11 @@ void Executor::Do(const SaveDrain& action) {
 
 void Executor::Do(const EndUpload& action) {
   seams_.streams->End(EndUpload{action.upload, IfStored(action.refusal)});
+}
+
+void Executor::Do(const ForgetJob& action) {
+  seams_.board->Forget(action.job_id);  // first: lines that come later are of no job
+  seams_.disk->RemoveJob(action.job_id);
 }
 
 void Executor::Do(const PublishJob& action) {

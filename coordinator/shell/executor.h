@@ -74,6 +74,7 @@ class Executor {
   void Do(const InsertCheckpoint& action);
   void Do(const RaiseTerm& action);
   void Do(const RemoveCheckpoint& action);
+  void Do(const RemoveJobs& action);
   void Do(const SaveJob& action);
   void Do(const SaveMetrics& action);
   void Do(const SaveDrain& action);
@@ -88,6 +89,7 @@ class Executor {
   void Do(const FindCheckpoint& action) { seams_.disk->Find(action); }
   void Do(const ReadBack& action) { seams_.disk->Read(action); }
   void Do(const RemoveFiles& action) { seams_.disk->Remove(action.path); }
+  void Do(const ForgetJob& action);
   void Do(const PublishJob& action);
   void Do(const PublishWorkers& action) { seams_.board->PublishWorkers(action.workers); }
   void Do(const Reply& action);
@@ -111,6 +113,7 @@ class Executor {
   std::map<std::string, MetricBatch> unsaved_metrics_;
   std::multiset<std::string> saving_, saving_metrics_;  // jobs, a time for each write on its way
   std::vector<FindCheckpoint> put_off_;                 // searches that the disk could not take
+  std::set<std::string> removing_;                      // jobs, while their removal is on its way
   bool saving_unsaved_ = false;
   StoreTrouble trouble_;
   GroupCommit commits_;

@@ -51,6 +51,8 @@ class Board {
  public:
   virtual ~Board() = default;
   virtual void Publish(JobView view) = 0;
+  // There is no such job any more.
+  virtual void Forget(const std::string& job_id) = 0;
   virtual void PublishWorkers(v1::ListWorkersResponse workers) = 0;
   // A sentence while the store cannot be written, and what is shown is older than what is; else
   // empty.
@@ -63,7 +65,8 @@ class Log {
   virtual void Write(Severity severity, const std::string& line) = 0;
 };
 
-// The checkpoint folder: calls are answered by events of their own, later.
+// The checkpoint folder, and the log lines of jobs that go: calls are answered by events of their
+// own, later.
 class Disk {
  public:
   virtual ~Disk() = default;
@@ -75,6 +78,8 @@ class Disk {
   virtual void Read(const ReadBack& action) = 0;
   // A checkpoint that the store does not know any more. No event tells of it.
   virtual void Remove(const std::string& path) = 0;
+  // The checkpoints and the log lines of a job that the store removed. No event tells of it.
+  virtual void RemoveJob(const std::string& job_id) = 0;
 };
 
 struct Seams {

@@ -56,6 +56,11 @@ StatusOr<CheckpointFolder::Swept> CheckpointFolder::Sweep(const Known& known) co
   Swept swept;
   for (const fs::directory_entry& job : fs::directory_iterator(root_, error)) {
     const std::string job_id = job.path().filename().string();
+    if (known.removed.contains(job_id)) {
+      const Status gone = RemoveJob(job_id);
+      if (!gone.ok()) swept.warnings.push_back("of a job that was removed: " + Message(gone));
+      continue;
+    }
     if (!known.jobs.contains(job_id)) {
       swept.unknown_jobs.push_back(job_id);
       swept.warnings.push_back(fmt::format(
@@ -129,8 +134,9 @@ Status CheckpointFolder::CheckQuota(uint64_t more) const {
   if (there + arriving + more <= quota_) return absl::OkStatus();
   return Error(absl::StatusCode::kResourceExhausted,
                "the checkpoints of all jobs have {} of the {} of --checkpoint-quota, those that "
-               "arrive may need {}, and this one {}; give the coordinator a larger quota, or "
-               "let jobs keep fewer (checkpoint.keep)",
+               "arrive may need {}, and this one {}; give the coordinator a larger quota, "
+               "remove jobs that ended (`ringctl remove JOB...`), or let jobs keep fewer "
+               "(checkpoint.keep)",
                FormatBytes(there), FormatBytes(quota_), FormatBytes(arriving), FormatBytes(more));
 }
 
@@ -192,10 +198,12 @@ StatusOr<Restored> LoadAll(Store& store, const CheckpointFolder& folder) {
   Restored restored;
   restored.term = store.term();
   RING_ASSIGN_OR_RETURN(restored.jobs, store.LoadJobs());
+  RING_ASSIGN_OR_RETURN(restored.removed, store.LoadRemoved());
   RING_ASSIGN_OR_RETURN(restored.checkpoints, store.LoadCheckpoints());
   RING_ASSIGN_OR_RETURN(restored.drains, store.LoadDrains());
   CheckpointFolder::Known known;
   for (const JobRecord& job : restored.jobs) known.jobs.insert(job.id());
+  for (const RemovedJob& job : restored.removed) known.removed.insert(job.job_id);
   for (const CheckpointRecord& checkpoint : restored.checkpoints) {
     known.paths.insert(checkpoint.ref.path());
   }

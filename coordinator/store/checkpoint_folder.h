@@ -34,15 +34,16 @@ class CheckpointFolder {
   // What the store knows.
   struct Known {
     std::set<std::string> jobs;
-    std::set<std::string> paths;  // of checkpoints
+    std::set<std::string> paths;         // of checkpoints
+    std::set<std::string> removed = {};  // jobs
   };
   struct Swept {
     std::vector<StrayCheckpoint> strays;
     std::vector<std::string> unknown_jobs;  // that have a folder
     std::vector<std::string> warnings;      // a sentence for whatever was left alone
   };
-  // Removes what a crash left in .staging, and nothing else. Reads every stray from beginning to
-  // end.
+  // Removes what a crash left in .staging and of removed jobs, and nothing else. Reads every stray
+  // from beginning to end.
   [[nodiscard]] StatusOr<Swept> Sweep(const Known& known) const;
 
   // An empty checkpoint to write to, at most `max_bytes`. `job` is the id of a known job.
@@ -54,6 +55,8 @@ class CheckpointFolder {
   [[nodiscard]] StatusOr<std::string> Commit(const StagedCheckpoint& staged) const;
   // Removes one; no error when it is not there. A crash leaves all of it or none.
   [[nodiscard]] Status Remove(const std::string& path) const;
+  // Likewise all of a job.
+  [[nodiscard]] Status RemoveJob(const std::string& job) const { return Remove(root_ + "/" + job); }
 
  private:
   [[nodiscard]] std::string NewStagingPath(const std::string& name) const;
@@ -70,7 +73,7 @@ class CheckpointFolder {
 
 // All that `store` holds, before the control loop starts. A store that was restored from an older
 // copy knows less than the folder: checkpoints there that are whole are strays, of which the logic
-// decides, and ids of jobs that it lacks are taken.
+// decides, and ids of jobs that it lacks are taken. What a crash left of removed jobs goes.
 [[nodiscard]] StatusOr<Restored> LoadAll(Store& store, const CheckpointFolder& folder);
 
 }  // namespace ringmaster::coordinator

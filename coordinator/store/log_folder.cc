@@ -180,6 +180,29 @@ StatusOr<LogFolder::Stored> LogFolder::Store(const v1::LogChunk& chunk,
   return stored;
 }
 
+Status LogFolder::Remove(const std::string& job) {
+  if (const auto found = jobs_.find(job); found != jobs_.end()) {
+    for (const auto& [worker, track] : found->second) {
+      const LogRecord& last = track.last();
+      if (last.ordinal == 0) continue;
+      // One that was forgotten is found in its tracks: this may be the last.
+      if (!workers_.contains(worker)) Remember(worker, last.spool, last.line.number());
+      RING_RETURN_IF_ERROR(WriteCursor(worker));
+    }
+    jobs_.erase(found);
+  }
+  const std::string path = options_.root + "/" + job;
+  std::error_code error;
+  fs::remove_all(path, error);
+  return error ? DiskError("log: cannot remove", path, error) : absl::OkStatus();
+}
+
+Status LogFolder::WriteCursor(const std::string& worker) const {
+  const Spools& spools = workers_.at(worker);
+  const std::string& spool = spools.order.back();
+  return WriteDurably(CursorPath(worker), fmt::format("{} {}\n", spool, spools.newest.at(spool)));
+}
+
 std::string LogFolder::CursorPath(const std::string& worker) const {
   return options_.root + "/" + worker + kCursor;
 }

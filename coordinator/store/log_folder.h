@@ -2,7 +2,7 @@
 // worker the newest line that came. Lines that come twice are known by spool and number; numbers
 // that never come are counted as lost. What is known of workers is bounded, too. What a call stored
 // is on disk (one fdatasync for each run of lines of one job) before it returns. Owned by the
-// daemon; logs thread only, but for Open.
+// daemon; logs thread only, once that has started.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +45,10 @@ class LogFolder {
   [[nodiscard]] StatusOr<Stored> Store(const v1::LogChunk& chunk,
                                        const std::function<bool(const std::string&)>& known);
 
+  // Every line of the job goes. What came of its workers' spools stays known, also at the next
+  // start. UNAVAILABLE: the disk, something of it may be left; once more is no error.
+  [[nodiscard]] Status Remove(const std::string& job);
+
   // Lines of the job that its workers logged and that are not here, so far.
   [[nodiscard]] uint64_t Lost(const std::string& job) const;
   // Null when nothing of the job is stored.
@@ -62,6 +66,8 @@ class LogFolder {
   // The number of the newest line that came; 0 when none is known.
   [[nodiscard]] uint64_t Newest(const std::string& worker, const std::string& spool) const;
   void Remember(const std::string& worker, const std::string& spool, uint64_t number);
+  // The numbers that came of the spool that this worker used last.
+  [[nodiscard]] Status WriteCursor(const std::string& worker) const;
   [[nodiscard]] std::string CursorPath(const std::string& worker) const;
 
   const LogFolderOptions options_;

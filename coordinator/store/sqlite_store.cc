@@ -83,7 +83,7 @@ Status SqliteStore::CreateTables() {
     version = row.Integer(0);
     return absl::OkStatus();
   }));
-  if (version == kSchemaVersion) return absl::OkStatus();
+  if (version == kSchemaVersion) return AddRemoved();
   if (version != 0) return OtherSchema(path_, version);
   std::vector<std::string> statements = {
       "BEGIN IMMEDIATE",
@@ -92,7 +92,7 @@ Status SqliteStore::CreateTables() {
       "CREATE TABLE jobs (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
       " idempotency_key TEXT NOT NULL UNIQUE, spec_sha256 TEXT NOT NULL,"
       " cancel_requested INTEGER NOT NULL, status BLOB NOT NULL,"
-      " resolved BLOB NOT NULL, events BLOB NOT NULL)",
+      " resolved BLOB NOT NULL, events BLOB NOT NULL, removed INTEGER NOT NULL DEFAULT 0)",
       "CREATE TABLE checkpoints (job_id TEXT NOT NULL REFERENCES jobs(id),"
       " step INTEGER NOT NULL, path TEXT NOT NULL, sha256 TEXT NOT NULL,"
       " metric REAL, best INTEGER NOT NULL,"
@@ -108,6 +108,19 @@ Status SqliteStore::CreateTables() {
   statements.emplace_back("COMMIT");
   for (const std::string& sql : statements) RING_RETURN_IF_ERROR(database_->Run(sql));
   return absl::OkStatus();
+}
+
+// A file of an earlier release of this schema lacks the column. One that does not know it reads a
+// job that was removed as one that was cancelled, and has its number and its key.
+Status SqliteStore::AddRemoved() {
+  bool there = false;
+  RING_RETURN_IF_ERROR(database_->Run(
+      "SELECT 1 FROM pragma_table_info('jobs') WHERE name = 'removed'", {}, [&](const SqlRow&) {
+        there = true;
+        return absl::OkStatus();
+      }));
+  if (there) return absl::OkStatus();
+  return database_->Run("ALTER TABLE jobs ADD COLUMN removed INTEGER NOT NULL DEFAULT 0");
 }
 
 Status SqliteStore::BeginReign() {
@@ -144,13 +157,26 @@ StatusOr<std::vector<JobRecord>> SqliteStore::LoadJobs() {
   std::vector<JobRecord> jobs;
   RING_RETURN_IF_ERROR(database_->Run(
       "SELECT number, idempotency_key, spec_sha256, cancel_requested, status, resolved, events"
-      " FROM jobs ORDER BY number",
+      " FROM jobs WHERE removed = 0 ORDER BY number",
       {}, [&](const SqlRow& row) {
         RING_ASSIGN_OR_RETURN(JobRecord job, ParseJob(path_, row));
         jobs.push_back(std::move(job));
         return absl::OkStatus();
       }));
   return jobs;
+}
+
+StatusOr<std::vector<RemovedJob>> SqliteStore::LoadRemoved() {
+  std::vector<RemovedJob> removed;
+  RING_RETURN_IF_ERROR(
+      database_->Run("SELECT number, id, idempotency_key, spec_sha256 FROM jobs"
+                     " WHERE removed <> 0 ORDER BY number",
+                     {}, [&](const SqlRow& row) {
+                       removed.push_back({static_cast<uint64_t>(row.Integer(0)), row.Text(1),
+                                          row.Text(2), row.Text(3)});
+                       return absl::OkStatus();
+                     }));
+  return removed;
 }
 
 StatusOr<std::vector<CheckpointRecord>> SqliteStore::LoadCheckpoints() {
@@ -220,6 +246,25 @@ Status SqliteStore::InsertCheckpoint(const CheckpointRecord& checkpoint) {
 Status SqliteStore::RemoveCheckpoint(const CheckpointRecord& checkpoint) {
   return database_->Run("DELETE FROM checkpoints WHERE job_id = ? AND step = ?",
                         {checkpoint.job_id, static_cast<int64_t>(checkpoint.ref.step())});
+}
+
+Status SqliteStore::RemoveJobs(const std::vector<RemovedJob>& jobs) {
+  return database_->Transact([&]() -> Status {
+    for (const RemovedJob& job : jobs) {
+      v1::JobStatus left;
+      left.set_job_id(job.job_id);
+      left.set_state(v1::JOB_STATE_CANCELLED);
+      left.set_reason("removed");
+      RING_RETURN_IF_ERROR(database_->Run(
+          "UPDATE jobs SET removed = 1, status = ?, resolved = x'', events = x'' WHERE number = ?",
+          {Bytes{left.SerializeAsString()}, static_cast<int64_t>(job.number)}));
+      if (database_->Changes() != 1) return Internal("{}: there is no job {}", path_, job.job_id);
+      RING_RETURN_IF_ERROR(
+          database_->Run("DELETE FROM checkpoints WHERE job_id = ?", {job.job_id}));
+      RING_RETURN_IF_ERROR(database_->Run("DELETE FROM metrics WHERE job_id = ?", {job.job_id}));
+    }
+    return absl::OkStatus();
+  });
 }
 
 Status SqliteStore::SaveMetrics(const std::string& job_id, const MetricBatch& batch) {

@@ -23,6 +23,7 @@ class SqliteStore : public Store {
 
   uint64_t term() const override { return term_; }
   StatusOr<std::vector<JobRecord>> LoadJobs() override;
+  StatusOr<std::vector<RemovedJob>> LoadRemoved() override;
   StatusOr<std::vector<CheckpointRecord>> LoadCheckpoints() override;
   StatusOr<std::vector<DrainRecord>> LoadDrains() override;
   Status RaiseTerm(uint64_t term) override;
@@ -31,6 +32,7 @@ class SqliteStore : public Store {
   Status SaveJob(const JobRecord& job) override;
   Status InsertCheckpoint(const CheckpointRecord& checkpoint) override;
   Status RemoveCheckpoint(const CheckpointRecord& checkpoint) override;
+  Status RemoveJobs(const std::vector<RemovedJob>& jobs) override;
   Status SaveMetrics(const std::string& job_id, const MetricBatch& batch) override;
   StatusOr<MetricPage> LoadMetrics(const std::string& job_id, v1::MetricSeries series,
                                    std::optional<uint64_t> after, size_t max_bytes) override;
@@ -42,6 +44,7 @@ class SqliteStore : public Store {
   SqliteStore(std::string path, std::unique_ptr<SqliteDatabase> database)
       : path_(std::move(path)), database_(std::move(database)), access_(*database_, path_) {}
   Status CreateTables();
+  Status AddRemoved();
   Status AddPoints(const std::string& job_id, v1::MetricSeries series, const MetricPoints& points);
   Status CheckContent();
   Status BeginReign();

@@ -17,6 +17,7 @@ struct Writer {
   Status operator()(const RemoveCheckpoint& write) const {
     return store.RemoveCheckpoint(write.record);
   }
+  Status operator()(const RemoveJobs& write) const { return store.RemoveJobs(write.jobs); }
   Status operator()(const WriteNothing&) const { return store.TryWrite(); }
   Store& store;
 };

@@ -22,7 +22,7 @@ namespace ringmaster::coordinator {
 struct WriteNothing {};
 // One of the writes below.
 using StoreWrite = std::variant<InsertJob, InsertCheckpoint, RaiseTerm, SaveJob, SaveMetrics,
-                                SaveDrain, RemoveCheckpoint, WriteNothing>;
+                                SaveDrain, RemoveCheckpoint, RemoveJobs, WriteNothing>;
 
 class Store {
  public:
@@ -32,6 +32,8 @@ class Store {
   [[nodiscard]] virtual uint64_t term() const = 0;
   // By number.
   [[nodiscard]] virtual StatusOr<std::vector<JobRecord>> LoadJobs() = 0;
+  // Those that were removed, by number.
+  [[nodiscard]] virtual StatusOr<std::vector<RemovedJob>> LoadRemoved() = 0;
   // By job and step.
   [[nodiscard]] virtual StatusOr<std::vector<CheckpointRecord>> LoadCheckpoints() = 0;
   // By worker.
@@ -49,6 +51,8 @@ class Store {
   // One of the same job and step is replaced.
   [[nodiscard]] virtual Status InsertCheckpoint(const CheckpointRecord& checkpoint) = 0;
   [[nodiscard]] virtual Status RemoveCheckpoint(const CheckpointRecord& checkpoint) = 0;
+  // All of them or none: as RemoveJobs says. Once more is no error.
+  [[nodiscard]] virtual Status RemoveJobs(const std::vector<RemovedJob>& jobs) = 0;
   // All of the batch or nothing: as MetricBatch says.
   [[nodiscard]] virtual Status SaveMetrics(const std::string& job_id, const MetricBatch& batch) = 0;
   // A page by step: from the first point after `after`, or of all, on. It ends after `max_bytes` of

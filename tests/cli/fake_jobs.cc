@@ -180,6 +180,15 @@ grpc::Status FakeJobs::Cancel(grpc::ServerContext*, const v1::CancelRequest* req
                 "JOB_ENDED", {});
 }
 
+// They stay, as what every other test asks of.
+grpc::Status FakeJobs::Remove(grpc::ServerContext*, const v1::RemoveRequest* request,
+                              v1::RemoveResponse*) {
+  const Story* story = nullptr;
+  const grpc::Status status = Find(request->job_id(), &story);
+  if (!status.ok() || IsOver(story->front())) return status;
+  return ToGrpc(FailedPrecondition("job {} has not ended", request->job_id()), "JOB_NOT_ENDED", {});
+}
+
 grpc::Status FakeJobs::Why(grpc::ServerContext*, const v1::WhyRequest* request,
                            v1::WhyResponse* response) {
   const Story* story = nullptr;

@@ -44,6 +44,8 @@ class FakeJobs final : public v1::Jobs::Service {
                      grpc::ServerWriter<v1::JobStatus>* writer) override;
   grpc::Status Cancel(grpc::ServerContext*, const v1::CancelRequest* request,
                       v1::CancelResponse*) override;
+  grpc::Status Remove(grpc::ServerContext*, const v1::RemoveRequest* request,
+                      v1::RemoveResponse*) override;
   grpc::Status Why(grpc::ServerContext*, const v1::WhyRequest* request,
                    v1::WhyResponse* response) override;
   grpc::Status ListEvents(grpc::ServerContext*, const v1::ListEventsRequest* request,

@@ -123,6 +123,35 @@ TEST_CASE("Daemon: two workers run a whole job, whose checkpoint can be read bac
   CHECK(files == sent);
 }
 
+TEST_CASE("Daemon: of a job that is removed its id alone stays, also after a restart") {
+  Cluster cluster;
+  Pair pair(cluster);
+  REQUIRE(pair.Deliver(cluster, 10).ok());
+  const std::string path = cluster.Get("j0001").checkpoint().path();
+  pair.b.SayFinished(10, "");
+  pair.a.SayFinished(10, CheckpointOf(pair.a, 10).manifest_sha256());
+  REQUIRE(cluster.AwaitState("j0001", v1::JOB_STATE_SUCCEEDED).step() == 10);
+  REQUIRE(std::filesystem::exists(path));
+  const auto remove = [&] {
+    Limited context;
+    v1::RemoveRequest request;
+    request.set_job_id("j0001");
+    v1::RemoveResponse response;
+    return ErrorReason(cluster.jobs().Remove(&context, request, &response));
+  };
+  CHECK(remove().empty());
+  CHECK(remove() == "JOB_NOT_FOUND");
+  CHECK(Eventually(cluster, [&] { return !std::filesystem::exists(path); }));
+  // What a crash would have left.
+  const std::string log = cluster.folder() + "/logs/j0001";
+  for (const std::string& left : {path, log}) std::filesystem::create_directories(left);
+  cluster.Start();
+  CHECK_FALSE(std::filesystem::exists(path));
+  CHECK_FALSE(std::filesystem::exists(log));
+  CHECK_THAT(cluster.Submit(SpecFor(2), "key"), Catch::Contains("was removed; use a new key"));
+  CHECK(cluster.Submit(SpecFor(2), "other") == "j0002");
+}
+
 TEST_CASE("Daemon: a worker that dies leaves the ring, and the other one has all shards") {
   Cluster cluster;
   v1::JobSpec spec = SpecFor(1);

@@ -101,6 +101,7 @@ BAD_COMMANDS = [
     (["logs", "nope"], 1, ["nope"]),
     (["logs", "{job}", "--worker", "nobody"], 1, ["nobody"]),
     (["cancel", "{job}"], 1, ["{job}"]),
+    (["remove", "nope"], 1, ["nope"]),
     (["checkpoint"], 2, ["checkpoint"]),
     (["checkpoint", "lss", "{job}"], 2, ["lss"]),
     (["checkpoint", "get", "{job}", "{new}", "--step", "77"], 1, ["77"]),

@@ -27,6 +27,27 @@ class DurabilityTest(cluster.ClusterTest):
         self.assertIn(submitted[3], refused.stderr)
         self.assertEqual(len(running.json("ps")["jobs"]), 10)
 
+    def test_kill_of_the_coordinator_brings_no_removed_job_back(self):
+        running = self.cluster
+        running.make_data()
+        running.start_coordinator()
+        running.start_worker("a")
+        file = running.write_job(cluster.job_spec())
+        job = running.json("submit", file, "--idempotency-key", "key")["job_id"]
+        self.assertEqual(running.wait(job)["state"], "SUCCEEDED")
+        running.ringctl("remove", job)
+        running.coordinator.kill()
+
+        running.start_coordinator()
+        self.assertEqual(running.json("ps")["jobs"], [])
+        for kept in ("checkpoints", "logs"):
+            self.assertFalse((running.folder / "coordinator" / kept / job).exists(), kept)
+        refused = running.ringctl("submit", file, "--idempotency-key", "key", expect=cluster.OTHER)
+        self.assertIn(f"job {job}, which this idempotency key was used for, was removed", refused.stderr)
+        other = running.submit(cluster.job_spec(workers={"min": 3}))
+        self.assertNotEqual(other, job)
+        running.stop()
+
     def test_a_worker_waits_for_its_coordinator(self):
         running = self.cluster
         running.make_data()

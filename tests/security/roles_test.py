@@ -133,6 +133,13 @@ class RolesTest(two_hosts.HostsTest):
         self.assertEqual(cancel(eva, first), grpc.StatusCode.OK)
         self.assertEqual(cancel(ann, second), grpc.StatusCode.OK)
 
+        def remove(who, job):
+            with who.channel(running.network) as channel:
+                return outcome(channel, "/ringmaster.v1.Jobs/Remove", job)[0]
+        self.assertEqual(remove(max_, first), grpc.StatusCode.PERMISSION_DENIED)
+        self.assertEqual(remove(eva, first), grpc.StatusCode.OK)
+        self.assertEqual(remove(ann, second), grpc.StatusCode.OK)
+
         attach = fleet.Attach(protocol=peer_test.PROTOCOL, name="a", incarnation="0" * 31 + "1", cores=1, ring_address="198.18.77.2:9")
         attach.numerics_class.backend = "none"
         for name in ("a", "c"):

@@ -65,6 +65,7 @@ class SimCoordinator : private coordinator::Clock,
   void End(const coordinator::EndUpload& action) override;
   void End(const coordinator::EndBench&) override {}  // nobody asks for one
   void Publish(coordinator::JobView view) override;
+  void Forget(const std::string&) override {}  // nobody asks for a removal
   void PublishWorkers(v1::ListWorkersResponse workers) override;
   void NoteStoreTrouble(const std::string& trouble) override;
   void Write(coordinator::Severity severity, const std::string& line) override;
@@ -72,6 +73,7 @@ class SimCoordinator : private coordinator::Clock,
   void Place(coordinator::UploadId upload) override;
   void Read(const coordinator::ReadBack& action) override;
   void Remove(const std::string& path) override;
+  void RemoveJob(const std::string&) override {}
 
   // The loop: what comes waits for it, with the time at which it came.
   struct Task {

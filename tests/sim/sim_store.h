@@ -30,6 +30,13 @@ class SimStore : public coordinator::Store {
 
   [[nodiscard]] uint64_t term() const override { return told_term_; }
   [[nodiscard]] StatusOr<std::vector<coordinator::JobRecord>> LoadJobs() override;
+  // Nobody asks for a removal.
+  [[nodiscard]] StatusOr<std::vector<coordinator::RemovedJob>> LoadRemoved() override {
+    return std::vector<coordinator::RemovedJob>();
+  }
+  [[nodiscard]] Status RemoveJobs(const std::vector<coordinator::RemovedJob>&) override {
+    return Internal("no job is removed here");
+  }
   [[nodiscard]] StatusOr<std::vector<coordinator::CheckpointRecord>> LoadCheckpoints() override;
   [[nodiscard]] StatusOr<std::vector<coordinator::DrainRecord>> LoadDrains() override;
   [[nodiscard]] Status RaiseTerm(uint64_t term) override;

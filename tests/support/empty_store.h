@@ -16,6 +16,9 @@ class EmptyStore : public coordinator::Store {
   StatusOr<std::vector<coordinator::JobRecord>> LoadJobs() override {
     return std::vector<coordinator::JobRecord>();
   }
+  StatusOr<std::vector<coordinator::RemovedJob>> LoadRemoved() override {
+    return std::vector<coordinator::RemovedJob>();
+  }
   StatusOr<std::vector<coordinator::CheckpointRecord>> LoadCheckpoints() override {
     return std::vector<coordinator::CheckpointRecord>();
   }
@@ -28,6 +31,7 @@ class EmptyStore : public coordinator::Store {
   Status SaveJob(const coordinator::JobRecord&) override { return Ended(); }
   Status InsertCheckpoint(const coordinator::CheckpointRecord&) override { return Ended(); }
   Status RemoveCheckpoint(const coordinator::CheckpointRecord&) override { return Ended(); }
+  Status RemoveJobs(const std::vector<coordinator::RemovedJob>&) override { return Ended(); }
   Status SaveMetrics(const std::string&, const coordinator::MetricBatch&) override {
     return Ended();
   }

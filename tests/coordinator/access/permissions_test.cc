@@ -43,6 +43,7 @@ const std::map<std::string, std::string>& Expected() {
       {"/ringmaster.v1.Jobs/ListEvents", "xxx-"},
       {"/ringmaster.v1.Jobs/ListWorkers", "xxx-"},
       {"/ringmaster.v1.Jobs/Logs", "xxx-"},
+      {"/ringmaster.v1.Jobs/Remove", "-ox-"},
       {"/ringmaster.v1.Jobs/Submit", "-xx-"},
       {"/ringmaster.v1.Jobs/VerifyCheckpoints", "-ox-"},
       {"/ringmaster.v1.Jobs/Watch", "xxx-"},

@@ -123,6 +123,38 @@ TEST_CASE("Submit --resume: the new job is resolved as the old one, and says whi
         "submitted as test, to go on from the newest checkpoint of j0001");
 }
 
+TEST_CASE("Remove: a job stays while one that begins with its checkpoint is being stored") {
+  Fixture cluster;
+  cluster.Begin();
+  std::optional<JobRecord> inserted;
+  std::vector<RemovedJob> removed;
+  const auto ask = [&](const Event& event) {
+    std::string word;
+    for (const Action& action : cluster.logic.Step(event, {})) {
+      if (const auto* reply = std::get_if<Reply>(&action)) word = reply->refusal.word;
+      if (const auto* insert = std::get_if<InsertJob>(&action)) inserted = insert->record;
+      if (const auto* removal = std::get_if<RemoveJobs>(&action)) removed = removal->jobs;
+    }
+    return word;
+  };
+  v1::SubmitRequest submit;
+  submit.set_idempotency_key("key");
+  submit.set_resume_job("j0001");
+  (void)ask(SubmitAsked{submit, cluster.submitter, cluster.sources});
+  REQUIRE(inserted);
+  CHECK(ask(RemoveAsked{JobId("j0001"), "local"}) == "JOB_IN_USE");
+  CHECK(ask(JobInserted{*inserted, absl::UnavailableError("full")}) == "STORE_UNAVAILABLE");
+  CHECK(removed.empty());
+  CHECK(ask(RemoveAsked{JobId("j0001"), "local"}).empty());
+  REQUIRE(removed.size() == 1);
+  CHECK(removed[0].number == 1);
+  CHECK(removed[0].job_id == "j0001");
+  CHECK(removed[0].idempotency_key == cluster.restored.jobs[0].idempotency_key);
+  CHECK(removed[0].spec_sha256 == cluster.restored.jobs[0].spec_sha256);
+  // While it is being removed nobody can refer to it any more.
+  CHECK(ask(SubmitAsked{submit, cluster.submitter, cluster.sources}) == "JOB_NOT_FOUND");
+}
+
 TEST_CASE("Submit: a fold that is stored while its cross-validation is cancelled is cancelled") {
   Fixture cluster;
   cluster.Begin();

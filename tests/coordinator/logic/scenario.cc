@@ -419,6 +419,12 @@ class Player {
     later_.emplace_back(CheckpointRemoved{action.record, stored});
   }
 
+  void Do(const RemoveJobs& action) {
+    Line("remove" + Told(action) + Failing());
+    Follow(JobsRemoved{action.jobs, store_.Remove(action.jobs)});
+  }
+  void Do(const ForgetJob& action) { Line("forget " + action.job_id); }
+
   void Do(const SaveDrain& action) {
     const DrainRecord& drain = action.record;
     (void)store_.Save(drain);
@@ -472,16 +478,7 @@ class Player {
     page_.Line("notes", fmt::format("note {} {}", action.subject, action.text));
   }
 
-  std::string Print(const Refusal& refusal) const {
-    if (refusal.status.ok()) return "OK";
-    std::string message = Message(refusal.status);
-    for (const auto& [job, result] : job_results_) {  // no story is about its bits
-      const size_t at = message.find(result);
-      if (at != std::string::npos) message.replace(at, result.size(), "that of " + job);
-    }
-    return fmt::format("{} {}: {}", absl::StatusCodeToString(refusal.status.code()), refusal.word,
-                       message);
-  }
+  std::string Print(const Refusal& refusal) const { return Told(refusal, job_results_); }
 
   // Behind what was to be written.
   [[nodiscard]] const char* Failing() const { return store_.works() ? "" : " (the store fails)"; }
@@ -491,6 +488,10 @@ class Player {
       {"attach", [this](const Command& c) { Attach(c); }},
       {"submit", [this](const Command& c) { Step(ParseSubmit(c)); }},
       {"cancel", [this](const Command& c) { Step(CancelAsked{JobId(c.subject)}); }},
+      {"remove",
+       [this](const Command& c) {
+         Step(RemoveAsked{JobId(c.subject), "local"});
+       }},
       {"start", [this](const Command& c) { StartJob(c); }},
       {"inspected", [this](const Command& c) { Inspected(c); }},
       {"prepared", [this](const Command& c) { Prepared(c); }},

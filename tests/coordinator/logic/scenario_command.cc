@@ -76,8 +76,8 @@ std::map<std::string, Limit> LimitsOf(Options* options) {
   auto& [heartbeat, silence, lease, attach_limit, fence_limit, holder_wait, adopt_limit, idle_limit,
          stop_limit, release_limit, settle, stall_limit, show_every, show_figures, show_devices,
          finish_patience, ask_again, ask_again_most, bench_link_limit, bench_limit, bench_end_limit,
-         reach_limit, upload_limit, max_workers, max_unfinished_jobs, max_jobs, max_spec_bytes,
-         max_history, max_regroups] = *options;
+         reach_limit, upload_limit, max_workers, max_unfinished_jobs, max_jobs, max_removed_jobs,
+         max_spec_bytes, max_history, max_regroups] = *options;
   return {{"heartbeat", &heartbeat},
           {"silence", &silence},
           {"lease", &lease},
@@ -104,6 +104,7 @@ std::map<std::string, Limit> LimitsOf(Options* options) {
           {"max_workers", &max_workers},
           {"max_unfinished_jobs", &max_unfinished_jobs},
           {"max_jobs", &max_jobs},
+          {"max_removed_jobs", &max_removed_jobs},
           {"max_spec_bytes", &max_spec_bytes},
           {"max_history", &max_history},
           {"max_regroups", &max_regroups}};

@@ -86,6 +86,17 @@ class PlayedStore {
     return absl::OkStatus();
   }
 
+  [[nodiscard]] Status Remove(const std::vector<RemovedJob>& jobs) {
+    if (!works_) return Judge();
+    for (const RemovedJob& job : jobs) {
+      std::erase_if(content_.jobs, [&](const auto& kept) { return kept.number == job.number; });
+      std::erase_if(content_.checkpoints,
+                    [&](const auto& kept) { return kept.job_id == job.job_id; });
+      content_.removed.push_back(job);
+    }
+    return absl::OkStatus();
+  }
+
   // What is to be tried again now.
   [[nodiscard]] Actions Again() {
     Actions again;

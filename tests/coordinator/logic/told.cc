@@ -186,6 +186,23 @@ std::string Told(const SaveMetrics& save) {
   return text;
 }
 
+std::string Told(const RemoveJobs& removal) {
+  std::string text;
+  for (const RemovedJob& job : removal.jobs) text += (text.empty() ? " " : ",") + job.job_id;
+  return text;
+}
+
+std::string Told(const Refusal& refusal, const std::map<std::string, std::string>& results) {
+  if (refusal.status.ok()) return "OK";
+  std::string message = Message(refusal.status);
+  for (const auto& [job, result] : results) {
+    const size_t at = message.find(result);
+    if (at != std::string::npos) message.replace(at, result.size(), "that of " + job);
+  }
+  return fmt::format("{} {}: {}", absl::StatusCodeToString(refusal.status.code()), refusal.word,
+                     message);
+}
+
 std::string Told(const v1::ListWorkersResponse& workers) {
   const auto state = [](const v1::WorkerStatus& worker) {
     std::string text = "=" + worker.state();

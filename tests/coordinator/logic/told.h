@@ -1,6 +1,7 @@
 // What the logic says, as words of a story. Thread-safe (free functions).
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,11 @@ namespace ringmaster::coordinator {
 [[nodiscard]] std::string Told(const v1::JobStatus& status, bool phases);
 // Epochs with their values, and which steps.
 [[nodiscard]] std::string Told(const SaveMetrics& save);
+// ` j0001,j0002`
+[[nodiscard]] std::string Told(const RemoveJobs& removal);
+// `OK`, or its code, word and message; of `results` by job, as they stand in it, no story is told.
+[[nodiscard]] std::string Told(const Refusal& refusal,
+                               const std::map<std::string, std::string>& results);
 // ` a=BUSY b=FREE`, with what slows its job; of more than four in ranges: ` a..f=BUSY g=FREE`.
 [[nodiscard]] std::string Told(const v1::ListWorkersResponse& workers);
 // Of its status, what other lines do not show.

@@ -41,11 +41,13 @@ struct ReadFolder {
   std::map<uint64_t, CheckpointRecord> records;
   std::promise<Event> told;
   std::optional<FindCheckpoint> put_off;
+  std::string unlogged;
   Loop loop{{"disk", 64, std::chrono::seconds(1), nullptr}};
   UploadTable uploads;
   DiskThread disk{{&folder, &loop, &uploads,
                    [this](Event event) { told.set_value(std::move(event)); },
-                   [this](FindCheckpoint search) { put_off = std::move(search); }}};
+                   [this](FindCheckpoint search) { put_off = std::move(search); },
+                   [this](const std::string& job) { unlogged = job; }}};
 };
 
 TEST_CASE_METHOD(ReadFolder, "DiskThread: all that is read back is whole, or what is not") {
@@ -80,6 +82,14 @@ TEST_CASE_METHOD(ReadFolder, "DiskThread: a search that nobody can make is put o
   disk.Read({"j0001", {records[30]}});
   const auto read = std::get<CheckpointsRead>(told.get_future().get());
   CHECK_THAT(read.why, Catch::StartsWith("the newer ones could not be read: "));
+}
+
+TEST_CASE_METHOD(ReadFolder, "DiskThread: of a job that is removed checkpoints and log lines go") {
+  disk.RemoveJob("j0001");
+  disk.Read({"j0002", {}});  // behind it
+  (void)Told();
+  CHECK(unlogged == "j0001");
+  CHECK_FALSE(std::filesystem::exists(root.path() + "/j0001"));
 }
 
 TEST_CASE_METHOD(ReadFolder, "DiskThread: one that is removed is gone, and the others are there") {

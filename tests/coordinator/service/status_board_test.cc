@@ -32,6 +32,7 @@ TEST_CASE("StatusBoard: a listener hears of its job only, and of the end") {
 
 TEST_CASE("StatusBoard: listeners are limited, and those that are gone leave room") {
   StatusBoard board;
+  board.Publish(ViewOf("j0001", 0));
   std::vector<std::shared_ptr<Counter>> counters;
   for (int i = 0; i < 1000; ++i) {
     counters.push_back(std::make_shared<Counter>());
@@ -41,6 +42,21 @@ TEST_CASE("StatusBoard: listeners are limited, and those that are gone leave roo
   CHECK_FALSE(board.Listen("j0001", more));
   counters.pop_back();
   CHECK(board.Listen("j0001", more));
+}
+
+TEST_CASE("StatusBoard: a job that is forgotten is nowhere, and who listens is told") {
+  StatusBoard board;
+  board.Publish(ViewOf("j0001", 1));
+  board.Publish(ViewOf("j0002", 1));
+  const auto counter = std::make_shared<Counter>(), late = std::make_shared<Counter>();
+  REQUIRE(board.Listen("j0001", counter));
+  board.Forget("j0001");
+  CHECK(counter->changes == 1);
+  CHECK(board.Find("j0001") == nullptr);
+  CHECK(board.Listen("j0001", late));  // it was there a moment ago
+  board.NoteLogLines("j0001", 3);
+  CHECK(board.List(1'000'000).jobs_size() == 1);
+  board.Forget("j0001");
 }
 
 TEST_CASE("StatusBoard: a list is newest first and ends where the bytes end") {

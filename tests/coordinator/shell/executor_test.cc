@@ -192,6 +192,7 @@ struct Stage : Clock, Committer, Streams, Board, Log, Disk {
     told.push_back("show " + StateName(view.status.state()));
     shown.push_back(std::move(view.status));
   }
+  void Forget(const std::string& job) override { told.push_back("forget " + job); }
   void PublishWorkers(v1::ListWorkersResponse) override {}
   void NoteStoreTrouble(const std::string& trouble) override {
     told.emplace_back(trouble.empty() ? "trouble is over" : "trouble");
@@ -203,6 +204,7 @@ struct Stage : Clock, Committer, Streams, Board, Log, Disk {
   void Place(UploadId) override {}
   void Read(const ReadBack&) override {}
   void Remove(const std::string&) override {}
+  void RemoveJob(const std::string& job) override { told.push_back("remove files of " + job); }
 
   Stage() {
     Restored restored;
@@ -336,6 +338,47 @@ TEST_CASE("Executor: behind a commit that hangs a job is shown once, as it is th
   }
   REQUIRE(reasons.size() == 1);
   CHECK_THAT(reasons[0], Catch::Contains("0 are attached"));
+}
+
+// The cancellation is due to be stored again while the removal is on its way.
+TEST_CASE("Executor: a change that could not be stored does not bring a removed job back") {
+  Stage stage;
+  stage.Submit();
+  stage.End();
+  stage.Ask(CancelAsked{JobId("j0001")});
+  stage.End(kFull);
+  (void)stage.Told();
+  stage.Ask(RemoveAsked{JobId("j0001"), "user/eva"});
+  stage.Tick();
+  CHECK(stage.Told().empty());
+  stage.End();
+  CHECK(stage.saved.empty());
+  stage.End();
+  CHECK(stage.Told() ==
+        Names{"trouble is over", "forget j0001", "remove files of j0001", "reply j0001"});
+  CHECK(stage.executor.idle());
+}
+
+TEST_CASE("Executor: a removal that cannot be stored is refused, and made when it can") {
+  Stage stage;
+  stage.Submit();
+  stage.End();
+  stage.Ask(CancelAsked{JobId("j0001")});
+  stage.End();
+  (void)stage.Told();
+  stage.Ask(RemoveAsked{JobId("j0001"), "user/eva"});
+  CHECK(stage.Told().empty());
+  stage.End(kFull);
+  CHECK(stage.Told() == Names{"error", "trouble", "reply STORE_UNAVAILABLE"});
+  stage.Ask(RemoveAsked{JobId("j0001"), "user/eva"});
+  CHECK(stage.Told() == Names{"reply REMOVAL_UNDER_WAY"});
+  stage.Tick();
+  stage.End();
+  CHECK(stage.Told() == Names{"trouble is over"});
+  stage.End();
+  CHECK(stage.Told() == Names{"forget j0001", "remove files of j0001"});
+  stage.Ask(RemoveAsked{JobId("j0001"), "user/eva"});
+  CHECK(stage.Told() == Names{"reply JOB_NOT_FOUND"});
 }
 
 TEST_CASE("Executor: a search that the disk could not make is made at the next tick") {

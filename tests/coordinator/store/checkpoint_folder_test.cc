@@ -200,6 +200,21 @@ TEST_CASE_METHOD(CheckpointDisk,
   CHECK_FALSE(fs::exists(root.path() + "/.staging"));
 }
 
+TEST_CASE_METHOD(CheckpointDisk, "CheckpointFolder: of a job that is removed nothing is left") {
+  REQUIRE(Bring(folder, checkpoint, &path).ok());
+  SECTION("at once") { CHECK(folder.RemoveJob("j0001").ok()); }
+  SECTION("by the next start, when that did not happen") {
+    const auto swept = folder.Sweep({{}, {}, {"j0001", "j0002"}});
+    REQUIRE(swept.ok());
+    CHECK(swept->strays.empty());
+    CHECK(swept->unknown_jobs.empty());
+    CHECK(swept->warnings.empty());
+  }
+  CHECK_FALSE(fs::exists(root.path() + "/j0001"));
+  CHECK(fs::is_empty(root.path() + "/.staging"));
+  CHECK(folder.RemoveJob("j0001").ok());
+}
+
 TEST_CASE_METHOD(CheckpointDisk, "CheckpointFolder: a sweep finds whole ones that the store lost") {
   REQUIRE(Bring(folder, checkpoint, &path).ok());
   const FakeCheckpoint newer = testing::MakeCheckpoint(11, "aa", "bb");

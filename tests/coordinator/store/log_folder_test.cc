@@ -336,6 +336,20 @@ TEST_CASE_METHOD(LogDisk, "LogFolder: of a worker's spools the newest few are re
   CHECK(Store(chunk) == 3);  // forgotten
 }
 
+// Else what a worker logs for its next job would seem to follow thousands of lines that were lost.
+TEST_CASE_METHOD(LogDisk, "LogFolder: a job's lines go, and what came of a spool stays known") {
+  CHECK(Store(ChunkOf({1, 2, 3})) == 3);
+  CHECK(Store(ChunkOf({1, 2}, "b", "j0002")) == 2);
+  REQUIRE(folder->Remove("j0001").ok());
+  CHECK(Read().empty());
+  CHECK_FALSE(fs::exists(options.root + "/j0001"));
+  CHECK(Read("", "j0002") == "b1 b2");
+  if (GENERATE(false, true)) Restart();
+  CHECK(Store(ChunkOf({3, 4}, "a", "j0003")) == 4);
+  CHECK(Read("", "j0003") == "a4");
+  CHECK(folder->Remove("j0001").ok());
+}
+
 TEST_CASE_METHOD(LogDisk, "LogFolder: a chunk without lines leaves nothing behind") {
   options.max_workers = 1;
   Restart();

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <map>
 
 #include "coordinator/logic/record.h"
 #include "coordinator/store/data_folder.h"
@@ -305,6 +306,70 @@ TEST_CASE("SqliteStore: a number whose insertion seemed to fail is used again") 
   REQUIRE(jobs->size() == 1);
   CHECK(jobs->at(0).idempotency_key == "k");
   CHECK(jobs->at(0).spec_sha256 == "sha of k");
+}
+
+TEST_CASE("SqliteStore: of a job that is removed its number and its key stay") {
+  TemporaryFolder folder;
+  const std::string path = folder.path() + "/db";
+  const RemovedJob first{1, "j1", "k1", "sha of k1"}, third{3, "j3", "k3", "sha of k3"};
+  {
+    auto store = SqliteStore::Open(path);
+    REQUIRE(store.ok());
+    MetricBatch batch;
+    batch.epochs[4].set_step(4);
+    for (const uint64_t number : {1, 2, 3}) {
+      REQUIRE((*store)->InsertJob(MakeJob(number, fmt::format("k{}", number))).ok());
+      const std::string id = fmt::format("j{}", number);
+      REQUIRE((*store)->InsertCheckpoint(MakeCheckpoint(id, 4)).ok());
+      REQUIRE((*store)->SaveMetrics(id, batch).ok());
+    }
+    // All of them, or none.
+    CHECK_FALSE((*store)->RemoveJobs({first, {7, "j7", "k7", ""}}).ok());
+    CHECK((*store)->LoadJobs()->size() == 3);
+    CHECK((*store)->LoadRemoved()->empty());
+    CHECK((*store)->LoadCheckpoints()->size() == 3);
+    REQUIRE((*store)->RemoveJobs({first, third}).ok());
+    CHECK((*store)->RemoveJobs({first, third}).ok());  // once more
+  }
+  auto store = SqliteStore::Open(path);
+  REQUIRE(store.ok());
+  const auto jobs = (*store)->LoadJobs();
+  REQUIRE(jobs.ok());
+  REQUIRE(jobs->size() == 1);
+  CHECK(jobs->at(0).id() == "j2");
+  const auto checkpoints = (*store)->LoadCheckpoints();
+  REQUIRE(checkpoints->size() == 1);
+  CHECK(checkpoints->at(0).job_id == "j2");
+  for (const auto& [id, points] : std::map<std::string, size_t>{{"j1", 0}, {"j2", 1}, {"j3", 0}}) {
+    const auto page = (*store)->LoadMetrics(id, v1::METRIC_SERIES_EPOCHS, std::nullopt, 1'000);
+    CHECK(page->points.size() == points);
+  }
+  const auto removed = (*store)->LoadRemoved();
+  REQUIRE(removed.ok());
+  REQUIRE(removed->size() == 2);
+  CHECK(removed->at(0).number == 1);
+  CHECK(removed->at(1).number == 3);
+  CHECK(removed->at(1).job_id == "j3");
+  CHECK(removed->at(1).idempotency_key == "k3");
+  CHECK(removed->at(1).spec_sha256 == "sha of k3");
+}
+
+TEST_CASE("SqliteStore: a file that knows of no removed jobs is taken over") {
+  TemporaryFolder folder;
+  const std::string path = folder.path() + "/db";
+  REQUIRE((*SqliteStore::Open(path))->InsertJob(MakeJob(1, "k1")).ok());
+  sqlite3* raw = nullptr;
+  REQUIRE(sqlite3_open(path.c_str(), &raw) == SQLITE_OK);
+  REQUIRE(sqlite3_exec(raw, "ALTER TABLE jobs DROP COLUMN removed", nullptr, nullptr, nullptr) ==
+          SQLITE_OK);
+  REQUIRE(sqlite3_close(raw) == SQLITE_OK);
+  for (const size_t removed : {0, 1}) {
+    const auto store = SqliteStore::Open(path);
+    REQUIRE(store.ok());
+    CHECK((*store)->LoadJobs()->size() == 1 - removed);
+    CHECK((*store)->LoadRemoved()->size() == removed);
+    CHECK((*store)->RemoveJobs({{1, "j1", "k1", "sha of k1"}}).ok());
+  }
 }
 
 TEST_CASE("SqliteStore: a job that is not there cannot be saved") {
