@@ -8,7 +8,7 @@
 namespace ringmaster::coordinator {
 namespace {
 
-constexpr int64_t kSchemaVersion = 6;
+constexpr int64_t kSchemaVersion = 7;
 
 Status Damaged(const std::string& path, const std::string& what) {
   return Error(absl::StatusCode::kDataLoss,
@@ -83,7 +83,7 @@ Status SqliteStore::CreateTables() {
     version = row.Integer(0);
     return absl::OkStatus();
   }));
-  if (version == kSchemaVersion) return AddRemoved();
+  if (version == kSchemaVersion) return absl::OkStatus();
   if (version != 0) return OtherSchema(path_, version);
   std::vector<std::string> statements = {
       "BEGIN IMMEDIATE",
@@ -108,19 +108,6 @@ Status SqliteStore::CreateTables() {
   statements.emplace_back("COMMIT");
   for (const std::string& sql : statements) RING_RETURN_IF_ERROR(database_->Run(sql));
   return absl::OkStatus();
-}
-
-// A file of an earlier release of this schema lacks the column. One that does not know it reads a
-// job that was removed as one that was cancelled, and has its number and its key.
-Status SqliteStore::AddRemoved() {
-  bool there = false;
-  RING_RETURN_IF_ERROR(database_->Run(
-      "SELECT 1 FROM pragma_table_info('jobs') WHERE name = 'removed'", {}, [&](const SqlRow&) {
-        there = true;
-        return absl::OkStatus();
-      }));
-  if (there) return absl::OkStatus();
-  return database_->Run("ALTER TABLE jobs ADD COLUMN removed INTEGER NOT NULL DEFAULT 0");
 }
 
 Status SqliteStore::BeginReign() {
@@ -251,13 +238,10 @@ Status SqliteStore::RemoveCheckpoint(const CheckpointRecord& checkpoint) {
 Status SqliteStore::RemoveJobs(const std::vector<RemovedJob>& jobs) {
   return database_->Transact([&]() -> Status {
     for (const RemovedJob& job : jobs) {
-      v1::JobStatus left;
-      left.set_job_id(job.job_id);
-      left.set_state(v1::JOB_STATE_CANCELLED);
-      left.set_reason("removed");
       RING_RETURN_IF_ERROR(database_->Run(
-          "UPDATE jobs SET removed = 1, status = ?, resolved = x'', events = x'' WHERE number = ?",
-          {Bytes{left.SerializeAsString()}, static_cast<int64_t>(job.number)}));
+          "UPDATE jobs SET removed = 1, status = x'', resolved = x'', events = x''"
+          " WHERE number = ?",
+          {static_cast<int64_t>(job.number)}));
       if (database_->Changes() != 1) return Internal("{}: there is no job {}", path_, job.job_id);
       RING_RETURN_IF_ERROR(
           database_->Run("DELETE FROM checkpoints WHERE job_id = ?", {job.job_id}));

@@ -44,7 +44,6 @@ class SqliteStore : public Store {
   SqliteStore(std::string path, std::unique_ptr<SqliteDatabase> database)
       : path_(std::move(path)), database_(std::move(database)), access_(*database_, path_) {}
   Status CreateTables();
-  Status AddRemoved();
   Status AddPoints(const std::string& job_id, v1::MetricSeries series, const MetricPoints& points);
   Status CheckContent();
   Status BeginReign();

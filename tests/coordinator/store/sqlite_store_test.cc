@@ -354,24 +354,6 @@ TEST_CASE("SqliteStore: of a job that is removed its number and its key stay") {
   CHECK(removed->at(1).spec_sha256 == "sha of k3");
 }
 
-TEST_CASE("SqliteStore: a file that knows of no removed jobs is taken over") {
-  TemporaryFolder folder;
-  const std::string path = folder.path() + "/db";
-  REQUIRE((*SqliteStore::Open(path))->InsertJob(MakeJob(1, "k1")).ok());
-  sqlite3* raw = nullptr;
-  REQUIRE(sqlite3_open(path.c_str(), &raw) == SQLITE_OK);
-  REQUIRE(sqlite3_exec(raw, "ALTER TABLE jobs DROP COLUMN removed", nullptr, nullptr, nullptr) ==
-          SQLITE_OK);
-  REQUIRE(sqlite3_close(raw) == SQLITE_OK);
-  for (const size_t removed : {0, 1}) {
-    const auto store = SqliteStore::Open(path);
-    REQUIRE(store.ok());
-    CHECK((*store)->LoadJobs()->size() == 1 - removed);
-    CHECK((*store)->LoadRemoved()->size() == removed);
-    CHECK((*store)->RemoveJobs({{1, "j1", "k1", "sha of k1"}}).ok());
-  }
-}
-
 TEST_CASE("SqliteStore: a job that is not there cannot be saved") {
   TemporaryFolder folder;
   auto store = SqliteStore::Open(folder.path() + "/db");
