@@ -247,7 +247,7 @@ Status Client::Remove(const std::string& job_id) {
   v1::RemoveRequest request;
   request.set_job_id(job_id);
   v1::RemoveResponse response;
-  return Translate(Call(&v1::Jobs::Stub::Remove, request, &response), job_id);
+  return Translate(Call(&v1::Jobs::Stub::Remove, request, &response));  // no other is suggested
 }
 
 StatusOr<v1::WhyResponse> Client::Why(const std::string& job_id) {

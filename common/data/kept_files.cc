@@ -75,7 +75,8 @@ void DropOldest(const std::string& folder, const KeptFiles& kept) {
   for (const Kept& one : all) bytes += one.bytes;
   const uint64_t most = kept.bytes.value_or((bytes + FreeBytes(folder).value_or(bytes)) / 2);
   for (const Kept& one : all) {
-    if (files <= kept.files && bytes <= most) return;
+    const bool newest = &one == &all.back();
+    if (newest || (files <= kept.files && bytes <= most)) return;
     if (!RemoveUnused(one.path)) continue;
     spdlog::info("removed {} ({}), which was used longest ago", one.path, FormatBytes(one.bytes));
     --files;

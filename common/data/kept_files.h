@@ -27,8 +27,9 @@ void MarkUsed(const OwnedFile& file);
 // All of a file, which is used now; nothing where it cannot be read.
 [[nodiscard]] std::optional<std::string> ReadKept(const std::string& path);
 
-// Removes those that were used longest ago, until no more are left than `kept` says. One that
-// somebody has open and marked, in whatever process, stays, and so does what is of no such name.
+// Removes those that were used longest ago, until no more are left than `kept` says; the one that
+// was used last stays. One that somebody has open and marked, in whatever process, stays, and so
+// does what is of no such name.
 void DropOldest(const std::string& folder, const KeptFiles& kept);
 
 }  // namespace ringmaster::data

@@ -157,8 +157,9 @@ class Memory {
   void Save() const {
     if (path_.empty() || (!changed_ && now_.size() == before_.size())) return;
     const Status written = WriteDurably(path_, WriteRemembered(now_));
-    if (!written.ok())
-      spdlog::warn("records are read again at the next start: {}", Message(written));
+    if (!written.ok()) {
+      return spdlog::warn("records are read again at the next start: {}", Message(written));
+    }
     DropOldest(state_dir_, {.suffix = kSuffix});
   }
 

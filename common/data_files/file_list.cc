@@ -185,7 +185,9 @@ void FileList::Save() {
         fmt::format("{} {} {} {} {}\n", id.device, id.inode, id.size, id.modified_ns, Hex(pieces));
   }
   const Status written = WriteDurably(memory_, content);
-  if (!written.ok()) spdlog::warn("served files are hashed again next time: {}", Message(written));
+  if (!written.ok()) {
+    return spdlog::warn("served files are hashed again next time: {}", Message(written));
+  }
   data::DropOldest(std::filesystem::path(memory_).parent_path().string(),
                    {.suffix = kSuffix, .prefix = kPrefix});
 }

@@ -254,7 +254,8 @@ Grant Access::Redeem(const Redemption& redemption, UnixTime now) {
   }
   const StatusCode code = grant.refusal.status.code();
   if (code == StatusCode::kOk || code == StatusCode::kUnavailable) return grant;
-  if (grant.refusal.word != "TOO_MANY") failures_.Take(redemption.address, now);
+  const bool failed = grant.refusal.word != "TOO_MANY" && grant.refusal.word != "CLOCK_SET_BACK";
+  if (failed) failures_.Take(redemption.address, now);
   NoteRefusal(
       Entry("address " + redemption.address, "join", redemption.token_id, grant.refusal.word), now);
   return grant;

@@ -200,7 +200,7 @@ std::string Logic::FindNeedy(const std::string& job_id) const {
 }
 
 Refusal Logic::CheckRemoval(const Job& job, const std::vector<std::string>& jobs) {
-  if (const std::string& whole = job.record.status.fold_of(); !whole.empty()) {
+  if (const std::string& whole = job.record.status.fold_of(); Find(whole) != nullptr) {
     return {FailedPrecondition("job {} is a fold of {}: `ringctl remove {}` removes that one with "
                                "all its folds",
                                job.id(), whole, whole),

@@ -60,10 +60,9 @@ Status LogFolder::TakeOver() {
       RING_RETURN_IF_ERROR(TakeOverJob(name));
     } else if (name.ends_with(kCursor)) {
       std::ifstream file(entry.path());
+      const std::string worker = name.substr(0, name.size() - (sizeof(kCursor) - 1));
       std::string spool;
-      uint64_t number = 0;
-      if (!(file >> spool >> number)) continue;
-      Remember(name.substr(0, name.size() - (sizeof(kCursor) - 1)), spool, number);
+      for (uint64_t number = 0; file >> spool >> number;) Remember(worker, spool, number);
     }
   }
   return error ? DiskError("log: cannot list", options_.root, error) : absl::OkStatus();
@@ -172,8 +171,9 @@ StatusOr<LogFolder::Stored> LogFolder::Store(const v1::LogChunk& chunk,
   RING_RETURN_IF_ERROR(Keep(job, chunk.worker(), records));
   if (!last_kept) {
     // No file of a job says that this line came.
-    RING_RETURN_IF_ERROR(
-        WriteDurably(CursorPath(chunk.worker()), fmt::format("{} {}\n", chunk.spool(), newest)));
+    Spools spools = SpoolsOf(chunk.worker());
+    spools.Take(chunk.spool(), newest);
+    RING_RETURN_IF_ERROR(WriteCursor(chunk.worker(), spools));
   }
   if (newest > 0) Remember(chunk.worker(), chunk.spool(), newest);
   stored.number = newest;
@@ -185,9 +185,13 @@ Status LogFolder::Remove(const std::string& job) {
     for (const auto& [worker, track] : found->second) {
       const LogRecord& last = track.last();
       if (last.ordinal == 0) continue;
-      // One that was forgotten is found in its tracks: this may be the last.
-      if (!workers_.contains(worker)) Remember(worker, last.spool, last.line.number());
-      RING_RETURN_IF_ERROR(WriteCursor(worker));
+      // What was forgotten is found in its tracks, of which this may be the last.
+      Spools spools = SpoolsOf(worker);
+      if (!spools.newest.contains(last.spool)) {
+        spools.Take(last.spool, Newest(worker, last.spool));
+      }
+      RING_RETURN_IF_ERROR(WriteCursor(worker, spools));
+      Remember(worker, spools.order.back(), 0);
     }
     jobs_.erase(found);
   }
@@ -197,10 +201,21 @@ Status LogFolder::Remove(const std::string& job) {
   return error ? DiskError("log: cannot remove", path, error) : absl::OkStatus();
 }
 
-Status LogFolder::WriteCursor(const std::string& worker) const {
-  const Spools& spools = workers_.at(worker);
-  const std::string& spool = spools.order.back();
-  return WriteDurably(CursorPath(worker), fmt::format("{} {}\n", spool, spools.newest.at(spool)));
+LogFolder::Spools LogFolder::SpoolsOf(const std::string& worker) const {
+  const auto known = workers_.find(worker);
+  return known == workers_.end() ? Spools{} : known->second;
+}
+
+Status LogFolder::WriteCursor(const std::string& worker, const Spools& spools) {
+  std::string text;
+  for (const std::string& spool : spools.order) {
+    text += fmt::format("{} {}\n", spool, spools.newest.at(spool));
+  }
+  if (text != spools.cursor) RING_RETURN_IF_ERROR(WriteDurably(CursorPath(worker), text));
+  Spools& now = workers_[worker];
+  now = spools;
+  now.cursor = std::move(text);
+  return absl::OkStatus();
 }
 
 std::string LogFolder::CursorPath(const std::string& worker) const {
@@ -221,17 +236,19 @@ uint64_t LogFolder::Newest(const std::string& worker, const std::string& spool) 
   return newest;
 }
 
+void LogFolder::Spools::Take(const std::string& spool, uint64_t number) {
+  newest[spool] = std::max(newest[spool], number);
+  std::erase(order, spool);
+  order.push_back(spool);
+  if (order.size() <= kMaxSpools) return;
+  newest.erase(order.front());
+  order.pop_front();
+}
+
 void LogFolder::Remember(const std::string& worker, const std::string& spool, uint64_t number) {
   Spools& spools = workers_[worker];
   spools.used = ++uses_;
-  uint64_t& newest = spools.newest[spool];
-  newest = std::max(newest, number);
-  std::erase(spools.order, spool);
-  spools.order.push_back(spool);
-  if (spools.order.size() > kMaxSpools) {
-    spools.newest.erase(spools.order.front());
-    spools.order.pop_front();
-  }
+  spools.Take(spool, number);
   if (workers_.size() <= options_.max_workers) return;
   const auto oldest = std::min_element(workers_.begin(), workers_.end(), [](auto& a, auto& b) {
     return a.second.used < b.second.used;

@@ -66,8 +66,6 @@ class LogFolder {
   // The number of the newest line that came; 0 when none is known.
   [[nodiscard]] uint64_t Newest(const std::string& worker, const std::string& spool) const;
   void Remember(const std::string& worker, const std::string& spool, uint64_t number);
-  // The numbers that came of the spool that this worker used last.
-  [[nodiscard]] Status WriteCursor(const std::string& worker) const;
   [[nodiscard]] std::string CursorPath(const std::string& worker) const;
 
   const LogFolderOptions options_;
@@ -79,7 +77,13 @@ class LogFolder {
     std::map<std::string, uint64_t> newest;  // by spool
     std::deque<std::string> order;           // of them: the one that was used last is the last
     uint64_t used = 0;
+    std::string cursor;  // what the file says
+
+    void Take(const std::string& spool, uint64_t number);
   };
+  [[nodiscard]] Spools SpoolsOf(const std::string& worker) const;
+  // A worker's file says the newest numbers of these from now on.
+  [[nodiscard]] Status WriteCursor(const std::string& worker, const Spools& spools);
   std::map<std::string, Spools> workers_;
   uint64_t uses_ = 0;
 };

@@ -238,10 +238,10 @@ Status SqliteStore::RemoveCheckpoint(const CheckpointRecord& checkpoint) {
 Status SqliteStore::RemoveJobs(const std::vector<RemovedJob>& jobs) {
   return database_->Transact([&]() -> Status {
     for (const RemovedJob& job : jobs) {
-      RING_RETURN_IF_ERROR(database_->Run(
-          "UPDATE jobs SET removed = 1, status = x'', resolved = x'', events = x''"
-          " WHERE number = ?",
-          {static_cast<int64_t>(job.number)}));
+      RING_RETURN_IF_ERROR(
+          database_->Run("UPDATE jobs SET removed = 1, status = x'', resolved = x'', events = x''"
+                         " WHERE number = ?",
+                         {static_cast<int64_t>(job.number)}));
       if (database_->Changes() != 1) return Internal("{}: there is no job {}", path_, job.job_id);
       RING_RETURN_IF_ERROR(
           database_->Run("DELETE FROM checkpoints WHERE job_id = ?", {job.job_id}));

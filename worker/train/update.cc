@@ -122,9 +122,14 @@ StatusOr<Trained> TrainHere(TrainingJob* job, Change change, ReducedSums sums) {
 StatusOr<Trained> TrainOnDevice(TrainingJob* job, Change change, SumSource source) {
   DeviceCopy& device = *job->device;
   if (change == Change::kUpdate) HitFailpoint("apply", job->state->step);
-  RING_ASSIGN_OR_RETURN(StepHashes hashes, change == Change::kUpdate
-                                               ? device.Apply(source, job->state->updates + 1)
-                                               : device.Skip(source));
+  StatusOr<StepHashes> ended = change == Change::kUpdate
+                                   ? device.Apply(source, job->state->updates + 1)
+                                   : device.Skip(source);
+  if (!ended.ok()) {  // nobody knows how far it came
+    job->lost_state = ended.status();
+    return job->lost_state;
+  }
+  StepHashes& hashes = *ended;
   Trained trained;
   trained.pass = {.totals = hashes.totals,
                   .read = std::move(hashes.read.trained),

@@ -34,7 +34,7 @@ struct ReducedSums {
 // step. The weights are not refreshed. Holds state_mu all the time, so that no copy has half an
 // update. DATA_LOSS: what was read is not what was written; FAILED_PRECONDITION: a value is not
 // finite now; else the device's error. After any of them the state is lost, and job->lost_state
-// says why but for a device's.
+// says why.
 [[nodiscard]] Status ApplyStep(TrainingJob* job, const exact::Record& total, ReducedSums sums);
 
 // Ends a step without an update: the digest and the step go on, the loss scale is halved, units are

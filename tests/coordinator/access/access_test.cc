@@ -265,6 +265,7 @@ TEST_CASE("Access: a certificate that ended is renewed for 90 days, until it is 
   REQUIRE(house.Revoke(Worker("b")) == "ok worker/b");
   CHECK(renew() == "REVOKED");
   // One that joined anew has nothing to do with the old one.
+  house.now += hours(24);
   REQUIRE(house.Join(house.Hand(v1::ROLE_WORKER, "b"), 'n') == "ok worker/b");
   CHECK(renew() == "REVOKED");
   CHECK(house.access->RenewEnded({Worker("x"), {}, {}}, house.now).refusal.word ==
@@ -357,7 +358,7 @@ TEST_CASE("Access: no certificate is granted that begins long from now, and noth
   CHECK(house.Join(token, 'k') == "CLOCK_SET_BACK");
   CHECK(house.store.identities.at(Worker("b")).issued == joined.issue);
   REQUIRE(house.Revoke(Worker("b")) == "ok worker/b");
-  CHECK(house.Join(other, 'x', "b") == "CLOCK_SET_BACK");
+  for (int i = 0; i < 6; ++i) CHECK(house.Join(other, 'x', "b") == "CLOCK_SET_BACK");
   CHECK(house.store.tokens.at(other.id).uses_left == 2);
   CHECK(house.store.identities.at(Worker("b")).revoked);
   CHECK(house.Join(other, 'x', "c") == "ok worker/c");
