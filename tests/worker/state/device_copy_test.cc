@@ -106,6 +106,28 @@ TEST_CASE("DeviceCopy: a device that fails in an update fails the run, with its 
   CHECK(TheOneThatFailed(results).applied == 2);
 }
 
+TEST_CASE("DeviceCopy: a state whose update failed is no state for later runs, nor for a peer") {
+  FakeHooks hooks = HooksFor(Where::kDevice);
+  hooks.device.before_update =
+      [once = std::make_shared<std::atomic<bool>>(false)](uint64_t update) -> Status {
+    if (update < 3 || once->exchange(true)) return absl::OkStatus();
+    return absl::DataLossError("the GPU fell off the bus");
+  };
+  FakeCase job(std::move(hooks));
+  auto trainer = job.Prepare();
+  REQUIRE(trainer.ok());
+  for (const uint64_t counter : {1, 2}) {
+    Generation generation{.counter = counter};
+    generation.ring = {{.trainer = trainer->get(), .shards = {0, 1, 2, 3}}};
+    const RunResult result = RunGeneration(generation)[0];
+    CHECK(result.end == RunEnd::kFailed);
+    CHECK(result.applied == 2);
+    CHECK_THAT(result.reason, Catch::Contains("the GPU fell off the bus"));
+  }
+  const auto copy = CopyOf(**trainer, 2);
+  CHECK_THAT(Message(copy.status()), Catch::Contains("the GPU fell off the bus"));
+}
+
 TEST_CASE("DeviceCopy: a bit that changes in a device's memory is named at its step") {
   const bool alone = GENERATE(true, false);
   FakeHooks hooks = HooksFor(Where::kDevice);
