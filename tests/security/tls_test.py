@@ -43,6 +43,10 @@ class Capture(threading.Thread):
         while not self._ended.is_set():
             with contextlib.suppress(socket.timeout):
                 self._seen.append(self._packets.recv(65_536))
+        self._packets.setblocking(False)
+        with contextlib.suppress(BlockingIOError):  # until nothing is left of what was sent before the end
+            while True:
+                self._seen.append(self._packets.recv(65_536))
 
     def end(self):
         self._ended.set()
