@@ -5,7 +5,6 @@
 #include "common/graph/ops/unary.h"
 #include "worker/backend/cuda/kernels/batch_norm_tiles.h"
 #include "worker/backend/cuda/kernels/normalization.h"
-#include "worker/backend/cuda/kernels/real.h"
 
 namespace ringmaster::cuda {
 namespace {

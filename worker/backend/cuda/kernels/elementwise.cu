@@ -1,7 +1,6 @@
 #include "worker/backend/cuda/kernels/elementwise.h"
 
 #include "worker/backend/cuda/kernels/maps.h"
-#include "worker/backend/cuda/kernels/real.h"
 #include "worker/backend/cuda/kernels/sums.h"
 
 namespace ringmaster::cuda {
