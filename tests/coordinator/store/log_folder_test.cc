@@ -350,6 +350,22 @@ TEST_CASE_METHOD(LogDisk, "LogFolder: a job's lines go, and what came of a spool
   CHECK(folder->Remove("j0001").ok());
 }
 
+TEST_CASE_METHOD(LogDisk, "LogFolder: of all spools of a removed job's worker it stays known") {
+  v1::LogChunk other = ChunkOf({1, 2}, "a", "j0002");
+  other.set_spool(std::string(32, 'b'));
+  CHECK(Store(ChunkOf({1, 2, 3})) == 3);
+  CHECK(Store(other) == 2);
+  REQUIRE(folder->Remove("j0001").ok());
+  const auto written = fs::last_write_time(options.root + "/a.cursor");
+  REQUIRE(folder->Remove("j0002").ok());  // nothing came since
+  CHECK(fs::last_write_time(options.root + "/a.cursor") == written);
+  Restart();
+  CHECK(Store(ChunkOf({1, 2, 3}, "a", "j0003")) == 3);
+  CHECK(Store(other) == 2);
+  CHECK(Read("", "j0003").empty());
+  CHECK(Read("", "j0002").empty());
+}
+
 TEST_CASE_METHOD(LogDisk, "LogFolder: a chunk without lines leaves nothing behind") {
   options.max_workers = 1;
   Restart();
