@@ -78,6 +78,8 @@ TEST_CASE("Weights: a copy in any layout has the values, rounded once") {
 }
 
 TEST_CASE("WeightTiles: from canonical to a layout and back as oneDNN brings it over") {
+  const bool wide = GENERATE(false, true);
+  if (wide && !HasWideVectors()) return;
   const auto device = Device::Create(Bf16Arithmetic::kEmulated);
   REQUIRE(device.ok());
   dnnl::stream stream(device->engine);
@@ -114,8 +116,8 @@ TEST_CASE("WeightTiles: from canonical to a layout and back as oneDNN brings it 
     std::vector<float> values = AnyFloats(static_cast<size_t>(graph::Elements(shape)));
     AlignedBuffer ours(desc.get_size()), theirs(desc.get_size());
     const int64_t middle = tiles->bands() / 2;
-    tiles->Fill(values.data(), ours.data(), middle, tiles->bands());
-    tiles->Fill(values.data(), ours.data(), 0, middle);
+    tiles->Fill(values.data(), ours.data(), middle, tiles->bands(), wide);
+    tiles->Fill(values.data(), ours.data(), 0, middle, wide);
     dnnl::memory from(canonical, device->engine, values.data());
     dnnl::memory to(desc, device->engine, theirs.data());
     const auto reorder = [&stream](dnnl::memory& a, dnnl::memory& b) {
@@ -136,14 +138,38 @@ TEST_CASE("WeightTiles: from canonical to a layout and back as oneDNN brings it 
     CHECK(!tiles->restores());
     std::vector<float> found(values.size());
     dnnl::memory copy(desc, device->engine, ours.data());
-    dnnl::memory wide(canonical, device->engine, found.data());
-    reorder(copy, wide);
+    dnnl::memory unpacked(canonical, device->engine, found.data());
+    reorder(copy, unpacked);
     for (size_t i = 0; i < values.size(); ++i) {
       const float rounded = static_cast<float>(BFloat16(values[i]));
       if (std::bit_cast<uint32_t>(found[i]) != std::bit_cast<uint32_t>(rounded)) {
         FAIL("element " << i << " is " << found[i] << ", expected " << rounded);
       }
     }
+  }
+}
+
+TEST_CASE("WeightTiles: NaN stays NaN in vectors of every length") {
+  constexpr int64_t kRows = 32, kColumns = 48;
+  std::vector<float> values = AnyFloats(kRows * kColumns);
+  constexpr uint32_t kNans[] = {0x7f800001, 0x7fffffff, 0xff80ffff, 0xffc00000, 0x7fbf8000};
+  for (size_t i = 0; i < values.size(); i += 7) values[i] = std::bit_cast<float>(kNans[i % 5]);
+  for (const DnnlTag tag : {DnnlTag::AB8b64a2b, DnnlTag::BA16a16b2a}) {
+    const DnnlDesc desc({kColumns, kRows}, DnnlType::bf16, tag);
+    const auto tiles = WeightTiles::Of(CanonicalWeightDesc({kRows, kColumns}, DnnlType::f32), desc);
+    REQUIRE(tiles.has_value());
+    AlignedBuffer copies[2] = {AlignedBuffer(desc.get_size()), AlignedBuffer(desc.get_size())};
+    for (const bool wide : {false, true}) {
+      tiles->Fill(values.data(), copies[wide].data(), 0, tiles->bands(), wide && HasWideVectors());
+    }
+    CHECK(std::memcmp(copies[0].data(), copies[1].data(), desc.get_size()) == 0);
+    size_t found = 0;
+    for (size_t i = 0; i < desc.get_size() / sizeof(BFloat16); ++i) {
+      const float value =
+          static_cast<float>(reinterpret_cast<const BFloat16*>(copies[1].data())[i]);
+      found += value == value ? 0 : 1;
+    }
+    CHECK(found == (values.size() + 6) / 7);
   }
 }
 

@@ -53,8 +53,16 @@ bool Pairs(const std::vector<int64_t>& offsets) {
   return true;
 }
 
+constexpr int64_t kSide = WeightTiles::kTile;
+
+// Below, a tile's rows lie `stride` apart, and its lines begin at `to` and so much further on as
+// `lines` says, those of pairs at every second one.
+
 __m256i Load(const float* from) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+}
+void Store(__m256i values, float* to) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), values);
 }
 
 // Half a line.
@@ -96,6 +104,145 @@ void Transpose(__m256i rows[8]) {
     rows[i + 4] = _mm256_permute2x128_si256(fours[i], fours[i + 4], 0x31);
   }
 }
+
+// Eight lines, of which every `step`-th offset is one's.
+template <typename T>
+void StreamLines(const __m256i* upper, const __m256i* lower, T* to, const int64_t* lines,
+                 int64_t step) {
+  for (int64_t i = 0; i < 8; ++i) {
+    T* const line = to + lines[i * step];
+    Stream(upper[i], line);
+    Stream(lower[i], line + 8 * step);
+  }
+}
+
+void Columns(const float* rows, int64_t stride, float* to, const int64_t* lines) {
+  __m256i left[kSide], right[kSide];
+  for (int64_t i = 0; i < kSide; ++i) {  // a row's line at once: rows may share a cache's set
+    left[i] = Load(rows + i * stride);
+    right[i] = Load(rows + i * stride + 8);
+  }
+  for (__m256i* const eight : {left, left + 8, right, right + 8}) Transpose(eight);
+  StreamLines(left, left + 8, to, lines, 1);
+  StreamLines(right, right + 8, to, lines + 8, 1);
+}
+
+void ColumnPairsBy256(const float* rows, int64_t stride, BFloat16* to, const int64_t* lines) {
+  __m256i upper[8], lower[8];
+  for (int64_t i = 0; i < 8; ++i) {
+    upper[i] = PairsOf(rows + i * stride);
+    lower[i] = PairsOf(rows + (i + 8) * stride);
+  }
+  Transpose(upper);
+  Transpose(lower);
+  StreamLines(upper, lower, to, lines, 2);
+}
+
+void RowPairBy256(const float* rows, int64_t stride, BFloat16* to, const int64_t* lines,
+                  int64_t columns) {
+  for (int64_t column = 0; column < columns; column += kSide) {
+    BFloat16* const line = to + lines[column];
+    for (int64_t at = column; at < column + kSide; at += 8) {
+      Stream(_mm256_or_si256(Rounded(Load(rows + at)),
+                             _mm256_slli_epi32(Rounded(Load(rows + stride + at)), 16)),
+             line + 2 * (at - column));
+    }
+  }
+}
+
+void RestoreColumns(const float* from, const int64_t* lines, float* rows, int64_t stride) {
+  for (int64_t half = 0; half < kSide; half += 8) {
+    __m256i left[8], right[8];  // of rows `half` to half + 8
+    for (int64_t i = 0; i < 8; ++i) {
+      left[i] = Load(from + half + lines[i]);
+      right[i] = Load(from + half + lines[8 + i]);
+    }
+    Transpose(left);
+    Transpose(right);
+    for (int64_t i = 0; i < 8; ++i) {
+      Store(left[i], rows + (half + i) * stride);
+      Store(right[i], rows + (half + i) * stride + 8);
+    }
+  }
+}
+
+#if defined(__GNUC__) && !defined(__clang__)
+// g++ 12 takes the deliberately undefined vectors inside its own intrinsics for mistakes of ours.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#define RING_BY_512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+
+RING_BY_512 __m512i RoundedBy512(const float* from) {
+  const __m512i bits = _mm512_loadu_si512(from);
+  const __m512i upper = _mm512_srli_epi32(bits, 16);
+  const __m512i half =
+      _mm512_add_epi32(_mm512_and_si512(upper, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7fff));
+  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
+  const __m512 values = _mm512_castsi512_ps(bits);
+  return _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q), upper,
+                              _mm512_set1_epi32(0x40));
+}
+
+// Of four vectors the words of 32 bits, in each quarter by itself: the first of each, one beside
+// the other, then the second and so on.
+RING_BY_512 void TransposeWords(__m512i v[4]) {
+  const __m512i first = _mm512_unpacklo_epi32(v[0], v[1]),
+                second = _mm512_unpackhi_epi32(v[0], v[1]);
+  const __m512i third = _mm512_unpacklo_epi32(v[2], v[3]),
+                fourth = _mm512_unpackhi_epi32(v[2], v[3]);
+  v[0] = _mm512_unpacklo_epi64(first, third);
+  v[1] = _mm512_unpackhi_epi64(first, third);
+  v[2] = _mm512_unpacklo_epi64(second, fourth);
+  v[3] = _mm512_unpackhi_epi64(second, fourth);
+}
+
+// Of four vectors the quarters: the first of each, one beside the other, then the second and so on.
+RING_BY_512 void TransposeQuarters(__m512i v[4]) {
+  const __m512i even = _mm512_shuffle_i64x2(v[0], v[1], 0b10'00'10'00);
+  const __m512i odd = _mm512_shuffle_i64x2(v[0], v[1], 0b11'01'11'01);
+  const __m512i other_even = _mm512_shuffle_i64x2(v[2], v[3], 0b10'00'10'00);
+  const __m512i other_odd = _mm512_shuffle_i64x2(v[2], v[3], 0b11'01'11'01);
+  v[0] = _mm512_shuffle_i64x2(even, other_even, 0b10'00'10'00);
+  v[1] = _mm512_shuffle_i64x2(odd, other_odd, 0b10'00'10'00);
+  v[2] = _mm512_shuffle_i64x2(even, other_even, 0b11'01'11'01);
+  v[3] = _mm512_shuffle_i64x2(odd, other_odd, 0b11'01'11'01);
+}
+
+RING_BY_512 void ColumnPairsBy512(const float* rows, int64_t stride, BFloat16* to,
+                                  const int64_t* lines) {
+  // In each quarter two pairs of a row, then the same two of the eighth row behind it.
+  __m512i upper[4], lower[4];
+  for (int64_t i = 0; i < 4; ++i) {
+    const float* const row = rows + i * stride;
+    upper[i] = _mm512_packus_epi32(RoundedBy512(row), RoundedBy512(row + 8 * stride));
+    lower[i] = _mm512_packus_epi32(RoundedBy512(row + 4 * stride), RoundedBy512(row + 12 * stride));
+  }
+  TransposeWords(upper);
+  TransposeWords(lower);
+  for (int64_t pair = 0; pair < 2; ++pair) {
+    __m512i v[4] = {upper[pair], lower[pair], upper[pair + 2], lower[pair + 2]};
+    TransposeQuarters(v);
+    for (int64_t i = 0; i < 4; ++i) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(to + lines[2 * (2 * i + pair)]), v[i]);
+    }
+  }
+}
+
+RING_BY_512 void RowPairBy512(const float* rows, int64_t stride, BFloat16* to, const int64_t* lines,
+                              int64_t columns) {
+  for (int64_t column = 0; column < columns; column += kSide) {
+    const __m512i second = RoundedBy512(rows + stride + column);
+    _mm512_stream_si512(
+        reinterpret_cast<__m512i*>(to + lines[column]),
+        _mm512_or_si512(RoundedBy512(rows + column), _mm512_slli_epi32(second, 16)));
+  }
+}
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 }  // namespace
 
@@ -172,20 +319,14 @@ void WeightTiles::ForTiles(int64_t first, int64_t end, const Work& work) const {
   }
 }
 
-void WeightTiles::Fill(const float* canonical, void* blocked, int64_t first, int64_t end) const {
+void WeightTiles::Fill(const float* canonical, void* blocked, int64_t first, int64_t end,
+                       bool wide) const {
+  const auto column_pairs = wide ? &ColumnPairsBy512 : &ColumnPairsBy256;
+  const auto row_pair = wide ? &RowPairBy512 : &RowPairBy256;
   const int64_t* const row_at = row_offsets_.data();
   const int64_t* const column_at = column_offsets_.data();
   auto* const floats = static_cast<float*>(blocked);
   auto* const narrow = static_cast<BFloat16*>(blocked);
-  // Eight lines that begin in a transposed tile's columns `column`, `column` + step and so on.
-  const auto stream = [&](const __m256i* upper, const __m256i* lower, auto* to, int64_t column,
-                          int64_t step) {
-    for (int64_t i = 0; i < 8; ++i) {
-      auto* const line = to + column_at[column + i * step];
-      Stream(upper[i], line);
-      Stream(lower[i], line + 8 * step);
-    }
-  };
   switch (line_) {
     case Line::kRow:
       ForTiles(first, end, [&](int64_t row, int64_t column, int64_t from, int64_t to) {
@@ -199,43 +340,20 @@ void WeightTiles::Fill(const float* canonical, void* blocked, int64_t first, int
       break;
     case Line::kColumn:
       ForTiles(first, end, [&](int64_t row, int64_t column, int64_t from, int64_t to) {
-        __m256i left[kTile], right[kTile];
-        for (int64_t i = 0; i < kTile; ++i) {  // a row's line at once: rows may share a cache's set
-          left[i] = Load(canonical + from + i * row_stride_);
-          right[i] = Load(canonical + from + i * row_stride_ + 8);
-        }
-        for (__m256i* const eight : {left, left + 8, right, right + 8}) Transpose(eight);
-        stream(left, left + 8, floats + to + row_at[row], column, 1);
-        stream(right, right + 8, floats + to + row_at[row], column + 8, 1);
+        Columns(canonical + from, row_stride_, floats + to + row_at[row], column_at + column);
       });
       break;
     case Line::kRowPair:
       for (int64_t row = 2 * first; row < 2 * end; row += 2) {
         for (int64_t position = 0; position < positions_; ++position) {
-          const float* const values = canonical + row * row_stride_ + position * columns();
-          const float* const second = values + row_stride_;
-          BFloat16* const to = narrow + row_at[row] + position * position_stride_;
-          for (int64_t column = 0; column < columns(); column += kTile) {
-            BFloat16* const line = to + column_at[column];
-            for (int64_t at = column; at < column + kTile; at += 8) {
-              Stream(_mm256_or_si256(Rounded(Load(values + at)),
-                                     _mm256_slli_epi32(Rounded(Load(second + at)), 16)),
-                     line + 2 * (at - column));
-            }
-          }
+          row_pair(canonical + row * row_stride_ + position * columns(), row_stride_,
+                   narrow + row_at[row] + position * position_stride_, column_at, columns());
         }
       }
       break;
     case Line::kColumnPair:
       ForTiles(first, end, [&](int64_t row, int64_t column, int64_t from, int64_t to) {
-        __m256i upper[8], lower[8];
-        for (int64_t i = 0; i < 8; ++i) {
-          upper[i] = PairsOf(canonical + from + i * row_stride_);
-          lower[i] = PairsOf(canonical + from + (i + 8) * row_stride_);
-        }
-        Transpose(upper);
-        Transpose(lower);
-        stream(upper, lower, narrow + to + row_at[row], column, 2);
+        column_pairs(canonical + from, row_stride_, narrow + to + row_at[row], column_at + column);
       });
       break;
   }
@@ -244,37 +362,21 @@ void WeightTiles::Fill(const float* canonical, void* blocked, int64_t first, int
 
 void WeightTiles::Restore(const float* blocked, float* canonical, int64_t first,
                           int64_t end) const {
-  const auto store = [](__m256i values, float* to) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), values);
-  };
   const int64_t begin = first * band_elements();
   if (line_ == Line::kRow) {
     ForTiles(first, end, [&](int64_t row, int64_t column, int64_t to, int64_t from) {
       for (int64_t i = 0; i < kTile; ++i) {
         const float* const line = blocked + from + row_offsets_[row + i] + column_offsets_[column];
-        store(Load(line), canonical + to - begin + i * row_stride_);
-        store(Load(line + 8), canonical + to - begin + i * row_stride_ + 8);
+        Store(Load(line), canonical + to - begin + i * row_stride_);
+        Store(Load(line + 8), canonical + to - begin + i * row_stride_ + 8);
       }
     });
     return;
   }
   RING_CHECK(line_ == Line::kColumn, "pairs are restored by nobody");
   ForTiles(first, end, [&](int64_t row, int64_t column, int64_t to, int64_t from) {
-    for (int64_t half = 0; half < kTile; half += 8) {
-      __m256i left[8], right[8];  // of rows `half` to half + 8
-      for (int64_t i = 0; i < 8; ++i) {
-        const float* const lines = blocked + from + row_offsets_[row] + half;
-        left[i] = Load(lines + column_offsets_[column + i]);
-        right[i] = Load(lines + column_offsets_[column + 8 + i]);
-      }
-      Transpose(left);
-      Transpose(right);
-      for (int64_t i = 0; i < 8; ++i) {
-        float* const values = canonical + to - begin + (half + i) * row_stride_;
-        store(left[i], values);
-        store(right[i], values + 8);
-      }
-    }
+    RestoreColumns(blocked + from + row_offsets_[row], column_offsets_.data() + column,
+                   canonical + to - begin, row_stride_);
   });
 }
 

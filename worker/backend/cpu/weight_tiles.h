@@ -8,10 +8,14 @@
 #include <optional>
 #include <vector>
 
+#include "worker/backend/cpu/parallel.h"
+
 namespace ringmaster::cpu {
 
 class WeightTiles {
  public:
+  static constexpr int64_t kTile = 16;
+
   // nullopt: not such a layout, or inputs or outputs are not whole tiles; oneDNN has a reorder.
   // `canonical` is float32; `blocked` has blocks of inputs and outputs, each of the two in lines of
   // 16 floats or of 16 pairs in bfloat16, as for its convolutions and products.
@@ -24,8 +28,10 @@ class WeightTiles {
   [[nodiscard]] int64_t band_elements() const { return band_rows() * row_stride_; }
 
   // Bands `first` to `end` from canonical to blocked, past the caches: a copy of a kernel is read
-  // in the next step. bfloat16 is rounded half to even, and a NaN stays one.
-  void Fill(const float* canonical, void* blocked, int64_t first, int64_t end) const;
+  // in the next step. bfloat16 is rounded half to even, and a NaN stays one. `wide`: in vectors of
+  // 512 bits, to the same bits.
+  void Fill(const float* canonical, void* blocked, int64_t first, int64_t end,
+            bool wide = HasWideVectors()) const;
   // From blocked float32 to canonical, of which `canonical` is where band `first` goes; only where
   // the layout is float32.
   void Restore(const float* blocked, float* canonical, int64_t first, int64_t end) const;
@@ -35,7 +41,6 @@ class WeightTiles {
   // What 64 bytes of the blocked layout are: 16 floats of a row or of a column of a tile; 16 pairs
   // of a row and the next one, or of a column and the next one.
   enum class Line : uint8_t { kRow, kColumn, kRowPair, kColumnPair };
-  static constexpr int64_t kTile = 16;
 
   [[nodiscard]] int64_t rows() const { return static_cast<int64_t>(row_offsets_.size()); }
   [[nodiscard]] int64_t columns() const { return static_cast<int64_t>(column_offsets_.size()); }
