@@ -174,7 +174,7 @@ class DepthwiseEngine final : public ConvolutionEngine {
     operands_ = parts.front();  // it takes any number of samples
     return absl::OkStatus();
   }
-  [[nodiscard]] Status Launch(cudaStream_t stream) override {
+  [[nodiscard]] Status Launch(size_t, cudaStream_t stream) override {
     const cudaError_t error =
         WithStorage(type_, [&]<typename T>(T) { return LaunchPass<T>(stream); });
     return FromCuda(error, Name(pass_));

@@ -104,15 +104,67 @@ DeviceMatrix MatrixBias(const ConvolutionShape& s) {
   return {nullptr, 1, s.filters, graph::DType::kFloat32};
 }
 
+// Streams beside a kernel's own: what is on them begins behind what is on that one before Fork, and
+// what is on that one after Join behind all of it.
+class SideStreams {
+ public:
+  [[nodiscard]] static StatusOr<SideStreams> Make(size_t count) {
+    SideStreams made;
+    RING_ASSIGN_OR_RETURN(made.forked_, MakeEvent());
+    for (size_t i = 0; i < count; ++i) {
+      RING_ASSIGN_OR_RETURN(made.streams_.emplace_back(), MakeStream());
+      RING_ASSIGN_OR_RETURN(made.joined_.emplace_back(), MakeEvent());
+    }
+    return made;
+  }
+
+  // 0: the kernel's own, which is `stream`.
+  [[nodiscard]] cudaStream_t at(size_t i, cudaStream_t stream) const {
+    return i == 0 ? stream : streams_[i - 1].get();
+  }
+  [[nodiscard]] size_t count() const { return 1 + streams_.size(); }
+
+  [[nodiscard]] Status Fork(cudaStream_t stream) const {
+    if (streams_.empty()) return absl::OkStatus();
+    RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(forked_.get(), stream), "fork"));
+    for (const Stream& each : streams_) {
+      RING_RETURN_IF_ERROR(FromCuda(cudaStreamWaitEvent(each.get(), forked_.get(), 0), "fork"));
+    }
+    return absl::OkStatus();
+  }
+  [[nodiscard]] Status Join(cudaStream_t stream) const {
+    for (size_t i = 0; i < streams_.size(); ++i) {
+      RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(joined_[i].get(), streams_[i].get()), "join"));
+      RING_RETURN_IF_ERROR(FromCuda(cudaStreamWaitEvent(stream, joined_[i].get(), 0), "join"));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  Event forked_;
+  std::vector<Stream> streams_;
+  std::vector<Event> joined_;
+};
+
+// How many parts of a convolution are computed side by side.
+size_t SideBySide(const ConvolutionParts& parts) {
+  constexpr size_t kMost = 16, kMostScratch = size_t{64} << 20;
+  if (parts.shape.pass != ConvolutionPass::kWeightGradient) return 1;
+  const size_t scratch = std::max<size_t>(1, parts.library.engine->workspace_bytes());
+  return std::clamp<size_t>(kMostScratch / scratch, 1,
+                            std::min(kMost, static_cast<size_t>(parts.parts)));
+}
+
 class ConvolutionKernel final : public Kernel {
  public:
-  ConvolutionKernel(std::string name, ConvolutionParts parts)
+  ConvolutionKernel(std::string name, ConvolutionParts parts, SideStreams streams)
       : name_(std::move(name)),
         shape_(parts.shape),
         fused_(parts.library.variant.fused),
         sums_bias_(parts.bias_gradient == BiasGradient::kWanted),
         parts_(static_cast<size_t>(parts.parts)),
-        engine_(std::move(parts.library.engine)) {
+        engine_(std::move(parts.library.engine)),
+        streams_(std::move(streams)) {
     const ConvolutionShape inside = Apply(shape_, parts.library.variant);
     x_ = {MatrixX(shape_), MatrixX(inside)};
     w_ = {MatrixW(shape_), MatrixW(inside)};
@@ -122,7 +174,9 @@ class ConvolutionKernel final : public Kernel {
       each_w_ = {nullptr, parts.parts, w_.inside.rows * w_.inside.columns, w_.inside.type};
       w_.inside.type = graph::DType::kFloat32;
     }
-    engine_offset_ = layout_.Add(engine_->workspace_bytes());
+    for (size_t i = 0; i < streams_.count(); ++i) {
+      engine_offsets_.push_back(layout_.Add(engine_->workspace_bytes()));
+    }
     for (Side* side : {&x_, &w_, &y_, &bias_}) side->Reserve(&layout_);
     each_w_offset_ = layout_.Add(each_w_.bytes());
     sums_offset_ = layout_.Add(std::max(sums_bias_ ? ColumnSumWorkspace(y_.outside) : 0,
@@ -159,7 +213,7 @@ class ConvolutionKernel final : public Kernel {
       each.push_back({AddressOfPart(x_.inside, parts_, i),
                       adds_parts() ? AddressOfPart(each_w_, parts_, i) : w_.inside.data,
                       AddressOfPart(y_.inside, parts_, i), bias_.inside.data,
-                      workspace + engine_offset_});
+                      workspace + engine_offsets_[i % streams_.count()]});
     }
     return engine_->Attach(each);
   }
@@ -181,14 +235,14 @@ class ConvolutionKernel final : public Kernel {
       case ConvolutionPass::kInputGradient:
         RING_RETURN_IF_ERROR(y_.CopyIn(stream));
         RING_RETURN_IF_ERROR(w_.CopyIn(stream));
-        RING_RETURN_IF_ERROR(engine_->Launch(stream));
+        RING_RETURN_IF_ERROR(EnqueueParts(stream));
         return x_.CopyOut(stream);
       case ConvolutionPass::kWeightGradient:
         break;
     }
     RING_RETURN_IF_ERROR(x_.CopyIn(stream));
     RING_RETURN_IF_ERROR(y_.CopyIn(stream));
-    RING_RETURN_IF_ERROR(engine_->Launch(stream));
+    RING_RETURN_IF_ERROR(EnqueueParts(stream));
     if (adds_parts()) {
       auto* const sum = static_cast<float*>(w_.inside.data);
       RING_RETURN_IF_ERROR(SumColumns(each_w_, sums_, sum, stream));
@@ -197,11 +251,21 @@ class ConvolutionKernel final : public Kernel {
     return sums_bias_ ? SumColumns(y_.outside, sums_, bias_gradient_, stream) : absl::OkStatus();
   }
 
+  Status EnqueueParts(cudaStream_t stream) const {
+    RING_RETURN_IF_ERROR(streams_.Fork(stream));
+    Status launched;
+    for (size_t i = 0; i < parts_ && launched.ok(); ++i) {
+      launched = engine_->Launch(i, streams_.at(i % streams_.count(), stream));
+    }
+    const Status joined = streams_.Join(stream);  // also behind an error: whoever waits, for all
+    return launched.ok() ? joined : launched;
+  }
+
   Status EnqueueForward(cudaStream_t stream) const {
     RING_RETURN_IF_ERROR(x_.CopyIn(stream));
     RING_RETURN_IF_ERROR(w_.CopyIn(stream));
     if (fused_ && shape_.bias) RING_RETURN_IF_ERROR(bias_.CopyIn(stream));
-    RING_RETURN_IF_ERROR(engine_->Launch(stream));
+    RING_RETURN_IF_ERROR(EnqueueParts(stream));
     RING_RETURN_IF_ERROR(y_.CopyOut(stream));
     if (fused_ || !shape_.fuses_anything()) return absl::OkStatus();
     const auto* bias = shape_.bias ? static_cast<const float*>(bias_.outside.data) : nullptr;
@@ -217,16 +281,19 @@ class ConvolutionKernel final : public Kernel {
   // float32, in the order that the sizes give; `w_.inside` is the sum.
   DeviceMatrix each_w_;
   const std::unique_ptr<ConvolutionEngine> engine_;
+  const SideStreams streams_;
   WorkspaceLayout layout_;
-  size_t engine_offset_ = 0, each_w_offset_ = 0, sums_offset_ = 0;
+  std::vector<size_t> engine_offsets_;  // by stream
+  size_t each_w_offset_ = 0, sums_offset_ = 0;
   void* sums_ = nullptr;  // scratch of sums of columns, one after the other
   float* bias_gradient_ = nullptr;
 };
 
 }  // namespace
 
-std::unique_ptr<Kernel> MakeConvolutionKernel(std::string name, ConvolutionParts parts) {
-  return std::make_unique<ConvolutionKernel>(std::move(name), std::move(parts));
+StatusOr<std::unique_ptr<Kernel>> MakeConvolutionKernel(std::string name, ConvolutionParts parts) {
+  RING_ASSIGN_OR_RETURN(SideStreams streams, SideStreams::Make(SideBySide(parts) - 1));
+  return std::make_unique<ConvolutionKernel>(std::move(name), std::move(parts), std::move(streams));
 }
 
 namespace {

@@ -98,8 +98,8 @@ class ConvolutionEngine {
   [[nodiscard]] virtual size_t workspace_bytes() const = 0;
   // Of each part.
   [[nodiscard]] virtual Status Attach(std::span<const ConvolutionOperands> parts) = 0;
-  // Enqueues the parts one after the other, and waits for nothing.
-  [[nodiscard]] virtual Status Launch(cudaStream_t stream) = 0;
+  // Enqueues a part, and waits for nothing.
+  [[nodiscard]] virtual Status Launch(size_t part, cudaStream_t stream) = 0;
 };
 
 struct LibraryConvolution {
@@ -120,9 +120,10 @@ struct ConvolutionParts {
   BiasGradient bias_gradient = BiasGradient::kNone;  // of a gradient of weights
 };
 
-// `name`: of the node, for errors.
-[[nodiscard]] std::unique_ptr<Kernel> MakeConvolutionKernel(std::string name,
-                                                            ConvolutionParts parts);
+// Parts go one after the other, those of a gradient of weights side by side, as long as the library
+// wants little scratch. `name`: of the node, for errors.
+[[nodiscard]] StatusOr<std::unique_ptr<Kernel>> MakeConvolutionKernel(std::string name,
+                                                                      ConvolutionParts parts);
 
 // Of a shape that is a product of patches, and an engine of it, MatmulOf: a part of the samples
 // after the other, in their order, which a gradient of weights adds up in float32.

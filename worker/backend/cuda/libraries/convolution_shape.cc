@@ -184,6 +184,22 @@ int64_t PartsFrom(int64_t least, int64_t samples, Fits fits) {
   return 0;
 }
 
+// So many parts that a GPU has enough to do with a gradient of weights.
+int64_t PartsThatFill(const ConvolutionShape& shape) {
+  constexpr int64_t kTile = 64;    // of filters and of what one reads, as the engine has it
+  constexpr int64_t kTiles = 128;  // of which an H200 computes 132 at once
+  constexpr int64_t kLeastPositions = 4096;  // of y, that a part sums over
+  if (shape.pass != ConvolutionPass::kWeightGradient || shape.type == graph::DType::kFloat32) {
+    return 1;
+  }
+  const auto tiles = [](int64_t extent) { return (extent + kTile - 1) / kTile; };
+  const int64_t groups = shape.attributes.groups;
+  const int64_t whole = groups * tiles(shape.filters / groups) *
+                        tiles(shape.window_height * shape.window_width * shape.group_channels());
+  const int64_t positions = shape.samples * shape.output_height() * shape.output_width();
+  return std::clamp<int64_t>(positions / kLeastPositions, 1, (kTiles + whole - 1) / whole);
+}
+
 }  // namespace
 
 int64_t PartsOf(const ConvolutionShape& shape) {
@@ -201,8 +217,12 @@ int64_t PartsOf(const ConvolutionShape& shape) {
            samples * (y / shape.samples * bytes) % kTensorAlignment == 0 &&
            (!adds || w * bytes % kTensorAlignment == 0);
   };
-  return std::max<int64_t>(1,
-                           PartsFrom((std::max(x, y) + most - 1) / most, shape.samples, aligned));
+  const int64_t least = (std::max(x, y) + most - 1) / most;
+  for (const int64_t wanted : {std::max(least, PartsThatFill(shape)), least}) {
+    const int64_t parts = PartsFrom(wanted, shape.samples, aligned);
+    if (parts > 0) return parts;
+  }
+  return 1;
 }
 
 std::optional<PatchProduct> PatchProductOf(const ConvolutionShape& shape, int64_t patch_bytes) {

@@ -98,9 +98,11 @@ struct ConvolutionShape {
 // table's row.
 [[nodiscard]] std::string Key(const ConvolutionShape& shape);
 
-// In how many equal parts of its samples, one after the other, a convolution is computed. Engines
-// count elements in 32 bits, and of what is written by sample those of float32 that are quick want
-// more scratch than they may have, when a tensor is too large; a number that divides the samples, 1
+// In how many equal parts of its samples a convolution is computed. Engines count elements in 32
+// bits, and of what is written by sample those of float32 that are quick want more scratch than
+// they may have, when a tensor is too large. And a gradient of weights in 16 bits has few tiles for
+// a large GPU where kernels are small, each a sum over all positions, which cuDNN's one engine for
+// them does not cut: its parts are computed side by side. A number that divides the samples, 1
 // where none near does. A rule of the shape alone, so that every GPU has the same bits.
 [[nodiscard]] int64_t PartsOf(const ConvolutionShape& shape);
 // Bytes to which every tensor that cuDNN is given is aligned, a part's, too; and cuBLASLt's, whose

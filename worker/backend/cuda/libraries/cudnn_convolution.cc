@@ -261,14 +261,11 @@ StatusOr<std::vector<CudnnDescriptor>> ConvolutionPlan::Packs(
   return packs;
 }
 
-Status ConvolutionPlan::Launch(cudnnHandle_t handle, std::span<const CudnnDescriptor> packs,
+Status ConvolutionPlan::Launch(cudnnHandle_t handle, const CudnnDescriptor& pack,
                                cudaStream_t stream) const {
   RING_RETURN_IF_ERROR(FromCudnn(cudnnSetStream(handle, stream), what_));
   const MutexLock lock(*executing_);
-  for (const CudnnDescriptor& part : packs) {
-    RING_RETURN_IF_ERROR(FromCudnn(cudnnBackendExecute(handle, plan_.raw(), part.raw()), what_));
-  }
-  return absl::OkStatus();
+  return FromCudnn(cudnnBackendExecute(handle, plan_.raw(), pack.raw()), what_);
 }
 
 StatusOr<ConvolutionGraph> ConvolutionGraph::Create(const CudnnTarget& target,

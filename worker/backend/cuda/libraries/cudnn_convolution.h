@@ -44,8 +44,8 @@ class ConvolutionPlan {
   // What Launch takes, for each part that it computes.
   [[nodiscard]] StatusOr<std::vector<CudnnDescriptor>> Packs(
       std::span<const ConvolutionOperands> parts) const;
-  // Enqueues the parts on the stream, which may be captured.
-  [[nodiscard]] Status Launch(cudnnHandle_t handle, std::span<const CudnnDescriptor> packs,
+  // Enqueues a part on the stream, which may be captured.
+  [[nodiscard]] Status Launch(cudnnHandle_t handle, const CudnnDescriptor& pack,
                               cudaStream_t stream) const;
 
  private:

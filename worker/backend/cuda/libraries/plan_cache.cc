@@ -376,8 +376,8 @@ class CudnnEngine final : public ConvolutionEngine {
     RING_ASSIGN_OR_RETURN(packs_, chosen_->plan.Packs(parts));
     return absl::OkStatus();
   }
-  [[nodiscard]] Status Launch(cudaStream_t stream) override {
-    return chosen_->plan.Launch(handle_, packs_, stream);
+  [[nodiscard]] Status Launch(size_t part, cudaStream_t stream) override {
+    return chosen_->plan.Launch(handle_, packs_[part], stream);
   }
 
  private:

@@ -13,7 +13,9 @@
 #include "tests/support/relative_error.h"
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
 #include "tests/worker/backend/cuda/emulation/guarded_memory.h"
+#include "tests/worker/backend/cuda/late_runtime.h"
 #include "tests/worker/backend/cuda/libraries/loop_engines.h"
+#include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel.h"
 
 namespace ringmaster::cuda {
@@ -81,8 +83,8 @@ Case MakeCase(graph::Kind kind, DType type, const std::vector<graph::Shape>& inp
   return made;
 }
 
-// The largest relative error of any output.
-double ErrorOf(const Case& test, Kernel& kernel) {
+// The largest relative error of any output. nullptr: what a stream is not needed for.
+double ErrorOf(const Case& test, Kernel& kernel, cudaStream_t stream = nullptr) {
   const graph::Node& node = test.node();
   std::vector<std::vector<Piece>> buffers;
   Operands operands;
@@ -98,7 +100,8 @@ double ErrorOf(const Case& test, Kernel& kernel) {
   std::vector<Piece> workspace = Buffer(kernel.workspace_bytes());
   operands.workspace = reinterpret_cast<std::byte*>(workspace.data());
   REQUIRE(Message(kernel.Attach(operands)) == "");
-  REQUIRE(Message(kernel.Launch(nullptr)) == "");
+  REQUIRE(Message(kernel.Launch(stream)) == "");
+  if (stream != nullptr) REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
   const auto* end = reinterpret_cast<const unsigned char*>(workspace.data());
   CHECK(end[kernel.workspace_bytes()] == 0x7f);  // no more than it said
   double worst = 0;
@@ -116,13 +119,16 @@ BiasGradient BiasGradientOf(const Case& test) {
 double ErrorOf(const Case& test, const ConvolutionVariant& variant, int64_t parts) {
   const auto shape = ConvolutionOf(test.graph, test.node());
   REQUIRE(shape.has_value());
+  const auto stream = MakeStream();
+  REQUIRE(Message(stream.status()) == "");
   const auto kernel = MakeConvolutionKernel(
       "node", {.shape = *shape,
                .parts = parts,
                .library = {variant, std::make_unique<testing::LoopConvolution>(
                                         Apply(PartOf(*shape, parts), variant))},
                .bias_gradient = BiasGradientOf(test)});
-  return ErrorOf(test, *kernel);
+  REQUIRE(Message(kernel.status()) == "");
+  return ErrorOf(test, **kernel, stream->get());
 }
 
 constexpr graph::Conv2dAttributes kUneven = {{2, 1}, {0, 2, 1, 1}};
@@ -172,6 +178,50 @@ TEST_CASE("Convolution kernel: every variant computes the node") {
     grouped.dilations = {2, 1};
     CheckVariants(Cases(grouped, type, 6, 10), limit);
   }
+}
+
+TEST_CASE("Convolution kernel: parts of a gradient of weights are branches of a graph") {
+  constexpr int64_t kParts = 6;
+  const graph::Shape x = {kParts, 4, 4, 8}, y = {kParts, 4, 4, 16}, w = {16, 3, 3, 8};
+  const graph::Conv2dAttributes same = {.pads = {1, 1, 1, 1}};
+  const auto nodes = [&](const Case& test, size_t scratch, size_t* joins, size_t* bytes) {
+    const auto shape = ConvolutionOf(test.graph, test.node());
+    REQUIRE(shape.has_value());
+    const auto stream = MakeStream();
+    REQUIRE(stream.ok());
+    auto engine = std::make_unique<testing::LoopConvolution>(PartOf(*shape, kParts), scratch);
+    const auto kernel = MakeConvolutionKernel(
+        "node", {.shape = *shape, .parts = kParts, .library = {{}, std::move(engine)}});
+    REQUIRE(Message(kernel.status()) == "");
+    *bytes = (*kernel)->workspace_bytes();
+    CHECK(ErrorOf(test, **kernel, stream->get()) < 1e-5);
+    cudaGraph_t captured = nullptr;
+    REQUIRE(cudaStreamBeginCapture(stream->get(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    CHECK(Message((*kernel)->Launch(stream->get())) == "");
+    REQUIRE(cudaStreamEndCapture(stream->get(), &captured) == cudaSuccess);
+    const Graph graph(captured);
+    cudaGraphExec_t exec = nullptr;
+    REQUIRE(cudaGraphInstantiate(&exec, captured, 0) == cudaSuccess);
+    const GraphExec made(exec);
+    *joins = testing::NewestGraph().joins;
+    return testing::NewestGraph().launches;
+  };
+  constexpr size_t kLarge = size_t{30} << 20;
+  size_t joins = 0, bytes = 0;
+  const Case gradient =
+      MakeCase(graph::Conv2dWeightGradient{same}, DType::kFloat32, {x, y}, {{w, DType::kFloat32}});
+  CHECK(nodes(gradient, 5, &joins, &bytes) == kParts + 1);  // and their sum, behind all of them
+  CHECK(joins == 1);
+  const size_t each_dw = kParts * 16 * 3 * 3 * 8 * sizeof(float);
+  CHECK(bytes == kParts * kAlignment + each_dw);
+  // Two have room for their scratch.
+  CHECK(nodes(gradient, kLarge, &joins, &bytes) == kParts + 1);
+  CHECK(joins == 1);
+  CHECK(bytes == 2 * kLarge + each_dw);
+  const Case forward = MakeCase(graph::Conv2d{same}, DType::kFloat32, {x, w}, {});
+  CHECK(nodes(forward, kLarge, &joins, &bytes) == kParts);  // one after the other
+  CHECK(joins == 0);
+  CHECK(bytes == kLarge);
 }
 
 TEST_CASE("Patches: products of parts of the samples, one after the other, compute the node") {

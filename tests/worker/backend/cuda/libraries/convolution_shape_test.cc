@@ -136,11 +136,34 @@ TEST_CASE("ConvolutionShape: too large a tensor is computed in parts that divide
   CHECK(parts(forward, 50'000, DType::kBFloat16) == 4);  // 2^31 are 21,845 samples
   // What is added up afterwards, where engines cannot count it.
   const auto gradient = ConvolutionPass::kWeightGradient;
-  for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
-    CHECK(parts(gradient, 21'845, type) == 1);
-    CHECK(parts(gradient, 21'846, type) == 2);
-    CHECK(parts(gradient, 50'000, type) == 4);
-  }
+  CHECK(parts(gradient, 21'845, DType::kFloat32) == 1);
+  CHECK(parts(gradient, 21'846, DType::kFloat32) == 2);
+  CHECK(parts(gradient, 50'000, DType::kFloat32) == 4);
+}
+
+TEST_CASE("ConvolutionShape: a gradient of few weights is computed in parts that fill a GPU") {
+  const auto parts = [](int64_t samples, int64_t edge, int64_t channels, int64_t groups = 1,
+                        ConvolutionPass pass = ConvolutionPass::kWeightGradient,
+                        DType type = DType::kBFloat16) {
+    graph::Conv2dAttributes attributes = {.pads = {1, 1, 1, 1}};
+    attributes.groups = groups;
+    return PartsOf(ConvolutionShape::Of(pass, attributes, {samples, edge, edge, channels},
+                                        {channels, 3, 3, channels / groups}, type));
+  };
+  // ResNet-50's at 224 x 224: 9, 36 and 144 tiles of 64 filters by 64 of what each reads.
+  CHECK(parts(256, 56, 64) == 16);  // fifteen are enough, sixteen divide
+  CHECK(parts(400, 56, 64) == 16);
+  CHECK(parts(256, 28, 128) == 4);
+  CHECK(parts(256, 14, 256) == 1);
+  CHECK(parts(256, 28, 128, 32) == 4);  // a tile for each group, which has few channels
+  CHECK(parts(251, 56, 64) == 1);       // a prime
+  CHECK(parts(256, 8, 64) == 4);        // of 4,096 positions each
+  CHECK(parts(32, 8, 64) == 1);
+  CHECK(parts(256, 56, 64, 1, ConvolutionPass::kInputGradient) == 1);
+  CHECK(parts(256, 56, 64, 1, ConvolutionPass::kWeightGradient, DType::kFloat32) == 1);
+  // Where tensors are too large as well, more of the two.
+  CHECK(parts(32'768, 56, 64) == 16);
+  CHECK(parts(32'768, 56, 128) == 8);  // 6 do not divide them
 }
 
 TEST_CASE("ConvolutionShape: a part of a gradient of weights, too, begins where cuDNN may write") {
@@ -151,7 +174,7 @@ TEST_CASE("ConvolutionShape: a part of a gradient of weights, too, begins where 
                                         DType::kBFloat16));
   };
   CHECK(parts(3) == 1);
-  CHECK(parts(4) == 2);
+  CHECK(parts(4) == 64);
 }
 
 TEST_CASE("ConvolutionShape: a part begins where cuDNN may be told that a tensor does") {

@@ -1,6 +1,6 @@
 // Engines of plain loops, in place of a library where there is no GPU: sums in float64, each in one
-// fixed order, rounded once to what is written. They compute in the call that would enqueue.
-// Thread-compatible.
+// fixed order, rounded once to what is written. Products compute in the call that would enqueue,
+// convolutions when the late runtime comes to them. Thread-compatible.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "common/status.h"
+#include "tests/worker/backend/cuda/late_runtime.h"
+#include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/libraries/convolution_kernel.h"
 #include "worker/backend/cuda/libraries/convolution_shape.h"
@@ -103,30 +105,29 @@ class LoopTensor {
 
 class LoopConvolution final : public cuda::ConvolutionEngine {
  public:
-  explicit LoopConvolution(const cuda::ConvolutionShape& shape) : shape_(shape) {}
+  explicit LoopConvolution(const cuda::ConvolutionShape& shape, size_t scratch = 5)
+      : shape_(shape), scratch_(scratch) {}
 
-  [[nodiscard]] size_t workspace_bytes() const override { return 5; }
+  [[nodiscard]] size_t workspace_bytes() const override { return scratch_; }
   Status Attach(std::span<const cuda::ConvolutionOperands> parts) override {
     parts_.assign(parts.begin(), parts.end());
     return absl::OkStatus();
   }
-  Status Launch(cudaStream_t) override {
-    for (const cuda::ConvolutionOperands& part : parts_) {
-      operands_ = part;
-      RING_RETURN_IF_ERROR(Compute());
-    }
-    return absl::OkStatus();
+  Status Launch(size_t part, cudaStream_t stream) override {
+    const cudaError_t error =
+        LaunchOnHost(stream, [this, operands = parts_[part]] { Compute(operands); });
+    return cuda::FromCuda(error, "convolution");
   }
 
  private:
-  Status Compute() {
-    std::memset(operands_.workspace, 0xff, workspace_bytes());
+  void Compute(const cuda::ConvolutionOperands& operands) const {
+    std::memset(operands.workspace, 0xff, workspace_bytes());
     const auto type = [&](cuda::ConvolutionPass writer) {
       return shape_.pass == writer ? shape_.result : shape_.type;
     };
-    const LoopTensor x(shape_.x(), type(cuda::ConvolutionPass::kInputGradient), operands_.x);
-    const LoopTensor w(shape_.w(), type(cuda::ConvolutionPass::kWeightGradient), operands_.w);
-    const LoopTensor y(shape_.y(), type(cuda::ConvolutionPass::kForward), operands_.y);
+    const LoopTensor x(shape_.x(), type(cuda::ConvolutionPass::kInputGradient), operands.x);
+    const LoopTensor w(shape_.w(), type(cuda::ConvolutionPass::kWeightGradient), operands.w);
+    const LoopTensor y(shape_.y(), type(cuda::ConvolutionPass::kForward), operands.y);
     switch (shape_.pass) {
       case cuda::ConvolutionPass::kForward:
         y.ForEach([&](int64_t n, int64_t k, int64_t p, int64_t q) {
@@ -138,7 +139,7 @@ class LoopConvolution final : public cuda::ConvolutionEngine {
               }
             }
           }
-          if (shape_.bias) sum += static_cast<const float*>(operands_.bias)[k];
+          if (shape_.bias) sum += static_cast<const float*>(operands.bias)[k];
           if (shape_.attributes.activation == graph::Activation::kRelu) sum = std::max(sum, 0.0);
           y.Set(n, k, p, q, static_cast<float>(sum));
         });
@@ -167,7 +168,6 @@ class LoopConvolution final : public cuda::ConvolutionEngine {
         });
         break;
     }
-    return absl::OkStatus();
   }
 
   // The first channel that filter k reads.
@@ -202,8 +202,8 @@ class LoopConvolution final : public cuda::ConvolutionEngine {
   }
 
   const cuda::ConvolutionShape shape_;
+  const size_t scratch_;
   std::vector<cuda::ConvolutionOperands> parts_;
-  cuda::ConvolutionOperands operands_;  // of the one in hand
 };
 
 }  // namespace ringmaster::testing
