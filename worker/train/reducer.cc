@@ -154,9 +154,14 @@ StatusOr<exact::Record> Reducer::ReduceAll() {
   ring_.Begin(ContextOf());
   unfinished_ = gradient_buckets() + 1;
   record_.reset();
+  bool ends = !options_.ends_together || round_ != Round::kStep || options_.link == nullptr;
   while (true) {
     for (const uint32_t index : ring_.TakeFinished()) RING_RETURN_IF_ERROR(Finished(index));
-    if (unfinished_ == 0) return Unpack();
+    if (unfinished_ == 0 && ends) return Unpack();
+    if (unfinished_ == 0) {
+      ends = true;
+      RING_RETURN_IF_ERROR(AddEnd());
+    }
     RING_ASSIGN_OR_RETURN(News news, TakeNews(ring_.idle()));
     RING_RETURN_IF_ERROR(Add(std::move(news)));
     RING_RETURN_IF_ERROR(ring_.Work(ring::AllReduce::Until::kNews));
@@ -242,6 +247,15 @@ Status Reducer::AddNumbers(uint32_t index, Numbers* numbers) {
   numbers->totals.assign(numbers->own.size(), 0);
   return ring_.AddExact(index, numbers->blocks, std::span<const int64_t>(numbers->own),
                         std::span<int64_t>(numbers->totals));
+}
+
+// Behind the buckets of gradients, the record and rows. A member adds it when it has all of these,
+// so who gets its total knows that of every other.
+Status Reducer::AddEnd() {
+  ++unfinished_;
+  end_numbers_.blocks = {{exact::kRecordTensor, 0, 1}};
+  end_numbers_.own.assign(exact::kBlockElements, 0);
+  return AddNumbers(RecordBucket(round_, gradient_buckets()) + 2, &end_numbers_);
 }
 
 Status Reducer::Finished(uint32_t index) {

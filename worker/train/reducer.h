@@ -56,6 +56,10 @@ struct ReducerOptions {
   ring::ReduceOptions reduce;
   uint64_t job = 0;  // as frames name it
   GenerationId generation;
+  // Whether no member ends a step before every member has all of its totals. Equal on all members.
+  // It costs an integer that goes round behind the rest of the step. Without it a member that lost
+  // its ring near the end of a step, and another one did not, has to fetch that one's state.
+  bool ends_together = false;
 };
 
 class Reducer {
@@ -133,6 +137,7 @@ class Reducer {
   Status AddBucket(uint32_t index);
   Status AddOwn(Own own);
   Status AddNumbers(uint32_t index, Numbers* numbers);
+  Status AddEnd();
   Status Finished(uint32_t index);
   // Where there is a device: when it fails, this worker is what ends, and no peer is to blame.
   template <typename Work>
@@ -158,7 +163,7 @@ class Reducer {
   uint64_t step_ = 0;
   size_t unfinished_ = 0;                // buckets of the round, of all kinds
   std::optional<exact::Record> record_;  // own; what comes back has its shape
-  Numbers record_numbers_, row_numbers_;
+  Numbers record_numbers_, row_numbers_, end_numbers_;
   RowBits rows_;  // also of the step thread's, between two rounds
 
   absl::StatusCode link_error_ = absl::StatusCode::kOk;  // step thread

@@ -16,11 +16,14 @@ constexpr uint64_t kCheckEvery = 16;
 
 ReducerOptions ReducerOptionsOf(const TrainingJob& job, const Assignment& assignment,
                                 ring::Link* link) {
+  const size_t state_bytes =
+      job.layout->blocks().arena_elements() * (1 + job.layout->slot_names().size()) * sizeof(float);
   return {.link = link,
           .position = assignment.position,
           .reduce = job.options.reduce,
           .job = ring::JobHash(job.id.value()),
-          .generation = assignment.generation};
+          .generation = assignment.generation,
+          .ends_together = state_bytes >= job.options.ends_together_bytes};
 }
 
 CheckpointPart PartOf(const Assignment& assignment, const RunPeers& peers) {

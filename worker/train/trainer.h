@@ -85,6 +85,9 @@ struct TrainerOptions {
   ring::ReduceOptions reduce;
   InputOptions input;
   std::chrono::milliseconds input_limit{600'000};  // for one shard's samples
+  // Of parameters and slots, from which on members end a step together (ReducerOptions), since a
+  // copy from a peer would take a good part of a second.
+  size_t ends_together_bytes = size_t{128} << 20;
   size_t checkpoint_copies = 2;  // of states that wait for delivery; older ones are dropped
   // What the job begins with, where its spec has an init; read by Prepare alone. Without it the
   // trainer cannot run from S(0).

@@ -22,7 +22,9 @@ struct Worker {
 class Storm {
  public:
   Storm(FakeCase* job, Interrupt* interrupt, uint32_t seed)
-      : job_(job), interrupt_(interrupt), random_(seed), workers_(kWorkers) {}
+      : job_(job), interrupt_(interrupt), random_(seed), workers_(kWorkers) {
+    if (seed % 2 == 0) options_.ends_together_bytes = 0;
+  }
 
   // Until every member of a generation finished; an error when that does not come.
   StatusOr<std::string> Run() {
@@ -50,7 +52,8 @@ class Storm {
     for (Worker& worker : workers_) {
       if (worker.trainer != nullptr) continue;
       worker = {};
-      RING_ASSIGN_OR_RETURN(worker.trainer, job_->Prepare(1 + static_cast<uint32_t>(Draw(2))));
+      RING_ASSIGN_OR_RETURN(worker.trainer,
+                            job_->Prepare(1 + static_cast<uint32_t>(Draw(2)), options_));
     }
     return absl::OkStatus();
   }
@@ -134,6 +137,7 @@ class Storm {
   FakeCase* const job_;
   Interrupt* const interrupt_;
   std::mt19937 random_;
+  TrainerOptions options_ = SmallBuckets();
   std::vector<Worker> workers_;
   size_t in_ = 0;  // members, the first ones of workers_
   uint64_t step_ = 0;
