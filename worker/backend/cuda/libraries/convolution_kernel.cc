@@ -110,6 +110,7 @@ class SideStreams {
  public:
   [[nodiscard]] static StatusOr<SideStreams> Make(size_t count) {
     SideStreams made;
+    if (count == 0) return made;
     RING_ASSIGN_OR_RETURN(made.forked_, MakeEvent());
     for (size_t i = 0; i < count; ++i) {
       RING_ASSIGN_OR_RETURN(made.streams_.emplace_back(), MakeStream());
