@@ -1,7 +1,7 @@
 // conv2d and its gradients by oneDNN. Activations stay N,H,W,C; oneDNN chooses the layout of
 // kernels, and a kernel's gradient is reordered to canonical O,H,W,I. A 1x1 convolution with more
-// channels than positions is a product (product.h), and the gradient of a large depthwise kernel is
-// our own.
+// channels than positions is a product (products.h), and the gradient of a large depthwise kernel
+// is our own.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 #include "worker/backend/cpu/layout.h"
 #include "worker/backend/cpu/parallel.h"
 #include "worker/backend/cpu/primitive_kernel.h"
-#include "worker/backend/cpu/product.h"
+#include "worker/backend/cpu/products.h"
 #include "worker/backend/cpu/strips.h"
 
 namespace ringmaster::cpu {
