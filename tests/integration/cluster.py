@@ -399,6 +399,11 @@ class ClusterTest(unittest.TestCase):
         self.cluster.stop()
 
 
+def regroups_of_members(status):
+    """Those of workers who went or came: all but those by which shards move between workers of unequal loads."""
+    return [each for each in status["regroups"] if not each["reason"].startswith("shards follow speed: ")]
+
+
 def main(at_once=1):
     """Runs the tests that the command line names, or all of the file. `at_once`: so many side by side, each in a
     process of its own, for a file whose tests wait more than they compute."""

@@ -63,7 +63,7 @@ class ElasticityTest(cluster.ClusterTest):
             shards = {worker["name"]: worker["shards"] for worker in status["workers"]}
             self.assertTrue(all(shards.values()), shards)
             self.assertEqual(sorted(sum(shards.values(), [])), list(range(8)))
-            newest = self.check_end(job)["regroups"][-1]
+            newest = cluster.regroups_of_members(self.check_end(job))[-1]
             self.assertEqual((newest["lost"], newest["joined"]), ([], ["c"]))
             # 0 where the fence meets both in one step; one that is in the next step already loses its own part of it.
             self.assertLessEqual(newest["shards_recomputed"], 4)
@@ -73,7 +73,7 @@ class ElasticityTest(cluster.ClusterTest):
             running.start_worker("c")
             running.wait_free("c")
             status = self.check_end(job)
-            self.assertEqual(status["regroups"], [])
+            self.assertEqual(cluster.regroups_of_members(status), [])
             self.assertEqual({worker["name"] for worker in status["workers"]}, {"a", "b"})
 
     def test_one_with_another_copy_of_the_data_is_not_let_in_and_the_job_goes_on(self):
@@ -84,7 +84,7 @@ class ElasticityTest(cluster.ClusterTest):
             running.wait_free("c")
             events = self.wait_event(job, "c")
             self.assertIn(".bin", events)
-            self.assertEqual(self.check_end(job)["regroups"], [])
+            self.assertEqual(cluster.regroups_of_members(self.check_end(job)), [])
 
     def wait_event(self, job, subject):
         """The messages of events about `subject`, as soon as there is one."""
@@ -101,7 +101,7 @@ class ElasticityTest(cluster.ClusterTest):
             self.cluster.wait_ring(job, "a", "c")
             running.start_worker("b", wait=False)
             self.cluster.wait_ring(job, "a", "b", "c")
-            first, second = self.check_end(job)["regroups"]
+            first, second = cluster.regroups_of_members(self.check_end(job))
             self.assertEqual((first["lost"], first["joined"]), (["b"], []))
             self.assertEqual((second["lost"], second["joined"]), ([], ["b"]))
             self.assertLessEqual(first["shards_recomputed"], 8)
@@ -114,7 +114,7 @@ class ElasticityTest(cluster.ClusterTest):
             self.cluster.wait_ring(job, "a")
             running.ringctl("drain", "b", "--resume")
             self.cluster.wait_ring(job, "a", "b")
-            gone, back = self.check_end(job)["regroups"]
+            gone, back = cluster.regroups_of_members(self.check_end(job))
             self.assertEqual((gone["lost"], gone["shards_recomputed"]), (["b"], 0))
             self.assertEqual(back["joined"], ["b"])
 
@@ -122,7 +122,7 @@ class ElasticityTest(cluster.ClusterTest):
         with self.slow("ab") as (running, job):
             self.assertEqual(running.workers.pop("b").stop(), cluster.OK)
             self.cluster.wait_ring(job, "a")
-            (gone,) = self.check_end(job)["regroups"]
+            (gone,) = cluster.regroups_of_members(self.check_end(job))
             self.assertEqual((gone["lost"], gone["shards_recomputed"]), (["b"], 0))
 
     def test_sigterm_of_the_only_worker_keeps_its_last_step(self):
@@ -143,7 +143,7 @@ class ElasticityTest(cluster.ClusterTest):
             step = status["step"]
             running.start_worker("c", wait=False)
             running.watch_until(job, lambda status: status["step"] > step, "the job goes on")
-            self.assertFalse(any(one["rewound"] for one in self.check_end(job)["regroups"]))
+            self.assertFalse(any(one["rewound"] for one in cluster.regroups_of_members(self.check_end(job))))
 
     # ---- everybody goes -------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class ElasticityTest(cluster.ClusterTest):
             running.watch_until(job, lambda status: status["step"] > before["step"] + 3, "the ring goes on")
             status = self.check_end(job)
             self.assertEqual(status["generation"], before["generation"])
-            self.assertEqual(status["regroups"], [])
+            self.assertEqual(cluster.regroups_of_members(status), [])
 
     def test_a_coordinator_and_a_worker_that_are_killed_together(self):
         with self.slow("abc") as (running, job):
@@ -212,7 +212,7 @@ class ElasticityTest(cluster.ClusterTest):
             self.cluster.wait_ring(job, "a", "c")
             running.start_worker("b", wait=False)
             self.cluster.wait_ring(job, "a", "b", "c")
-            self.assertFalse(any(one["rewound"] for one in self.check_end(job)["regroups"]))
+            self.assertFalse(any(one["rewound"] for one in cluster.regroups_of_members(self.check_end(job))))
 
     def test_a_job_that_ends_while_nobody_coordinates_is_not_lost(self):
         with self.slow("ab") as (running, job):

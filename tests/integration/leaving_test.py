@@ -34,7 +34,7 @@ class LeavingTest(cluster.ClusterTest):
         self.cluster.wait_ring(job, "a")
         status = self.cluster.status(job)
         self.assertGreater(status["step"], step)
-        self.assertEqual([(gone["lost"], gone["shards_recomputed"]) for gone in status["regroups"]],
+        self.assertEqual([(gone["lost"], gone["shards_recomputed"]) for gone in cluster.regroups_of_members(status)],
                          [(["b"], 0)])
 
     def test_a_second_signal_ends_it_at_once(self):

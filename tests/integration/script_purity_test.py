@@ -10,10 +10,11 @@ GENERATOR = {"behind": "generator = torch.Generator().manual_seed(4)",
 COUNTER = {"behind": "count = 0",
            "early": "count += 1",
            "trouble": "loss = loss * (1 + count / 1000)"}
-# torch adds the gradients of rows that come more than once in any order, with more than one thread.
-UNORDERED = {"trouble": "torch.use_deterministic_algorithms(False)\n"
-                        "loss = loss + (model[4].weight[torch.randint(64, (20000,))] * torch.randn(20000, 64)).square().mean()",
-             "late": "torch.use_deterministic_algorithms(True)"}
+# Stands for an op of torch's that adds in any order, which differs only where its threads do run side by side.
+UNREPEATABLE = {"before": "import os",
+                "trouble": "loss = loss * (1 + int.from_bytes(os.urandom(4), 'little') / 2 ** 40)"}
+# One that torch has in an order of its own, too: gradients of rows that come more than once.
+ORDERED = {"trouble": "loss = loss + (model[4].weight[torch.randint(64, (20000,))] * torch.randn(20000, 64)).square().mean()"}
 FLAG_OFF = {"behind": "torch.use_deterministic_algorithms(False)"}
 # Where objects lie in memory differs from process to process, but for forks of one.
 THINGS = {"before": '''
@@ -63,13 +64,11 @@ class ScriptPurityTest(scripts.ScriptCase):
             self.check_next()
 
     def test_ops_that_do_not_repeat(self):
-        """With two threads a core: with one there is one order."""
         with self.started("north", threads=2):
-            self.refused(UNORDERED, "the script is not deterministic: shard 7 gave other gradients each time",
+            self.refused(UNREPEATABLE, "the script is not deterministic: shard 7 gave other gradients each time",
                          "first tensor in the order of backward: ", "torch.use_deterministic_algorithms(True)")
             self.refused(FLAG_OFF, "torch.use_deterministic_algorithms() was called after attach: leave it out")
-            on = {"trouble": UNORDERED["trouble"].splitlines()[1]}
-            self.check_succeeded(self.submit(scripts.script(**on)))
+            self.check_succeeded(self.submit(scripts.script(**ORDERED)))
 
     def test_what_differs_between_workers(self):
         with self.started("north", "south"):

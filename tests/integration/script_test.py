@@ -257,7 +257,7 @@ class ScriptElasticityTest(scripts.ScriptCase):
             [killed] = self.wait_children("b")
             os.kill(killed, signal.SIGKILL)
             cluster.wait_until(lambda: self.children("b") not in ([], [killed]), "another child")
-            self.assertEqual(scripts.regroups_of_losses(self.check_end(job)), [])
+            self.assertEqual(cluster.regroups_of_members(self.check_end(job)), [])
             self.wait_printed(job, "was killed by signal 9 (Killed)")
             self.check_gone([killed])
 
@@ -272,7 +272,7 @@ class ScriptElasticityTest(scripts.ScriptCase):
                                   workers={"min": workers, "max": workers})
                 status = self.check_succeeded(job)
                 self.assertEqual(len(list(folder.iterdir())), 3)
-                self.assertEqual(scripts.regroups_of_losses(status), [])
+                self.assertEqual(cluster.regroups_of_members(status), [])
                 # Another script, and another argument: another manifest of the same model.
                 self.assertNotEqual(status["checkpoint"]["sha256"], plain)
                 self.assertEqual(status["files"]["model.safetensors"], alone)
@@ -285,7 +285,7 @@ class ScriptElasticityTest(scripts.ScriptCase):
             self.check_gone([zygote, *children])
             self.wait_children("b", 2)
             self.assertNotEqual(self.zygotes("b"), [zygote])
-            self.assertEqual(scripts.regroups_of_losses(self.check_end(job)), [])
+            self.assertEqual(cluster.regroups_of_members(self.check_end(job)), [])
 
     def test_a_killed_worker_leaves_no_process_and_comes_back(self):
         with self.slow("a", "b", "c") as job:
@@ -295,7 +295,7 @@ class ScriptElasticityTest(scripts.ScriptCase):
             self.cluster.wait_ring(job, "a", "c")
             self.cluster.start_worker("b", wait=False)
             self.cluster.wait_ring(job, "a", "b", "c", timeout=60)
-            first, second = self.check_end(job)["regroups"]
+            first, second = cluster.regroups_of_members(self.check_end(job))
             self.assertEqual((first["lost"], second["joined"]), (["b"], ["b"]))
             self.assertFalse(first["rewound"] or second["rewound"])
 
@@ -333,7 +333,7 @@ class ScriptElasticityTest(scripts.ScriptCase):
         with self.slow("a") as job:
             self.cluster.start_worker("b", wait=False)
             self.cluster.wait_ring(job, "a", "b", timeout=60)
-            [joined] = self.check_end(job)["regroups"]
+            [joined] = cluster.regroups_of_members(self.check_end(job))
             self.assertEqual((joined["lost"], joined["joined"]), ([], ["b"]))
 
     def test_a_drained_worker_leaves_without_a_shard_lost(self):
@@ -342,7 +342,7 @@ class ScriptElasticityTest(scripts.ScriptCase):
             self.cluster.ringctl("drain", "b")
             self.cluster.wait_ring(job, "a")
             self.check_gone(left)
-            [gone] = self.check_end(job)["regroups"]
+            [gone] = cluster.regroups_of_members(self.check_end(job))
             self.assertEqual((gone["lost"], gone["shards_recomputed"]), (["b"], 0))
 
 

@@ -78,11 +78,6 @@ def computing_for(worker):
     return found
 
 
-def regroups_of_losses(status):
-    """All but those that unequal loads of this host cause, which move shards between workers that are well."""
-    return [each for each in status["regroups"] if not each["reason"].startswith("shards follow speed: ")]
-
-
 class ScriptCase(exactness.ExactnessCase):
     _expected = {}  # steps -> SHA-256 of the checkpoint's manifest
 
