@@ -10,9 +10,8 @@ GENERATOR = {"behind": "generator = torch.Generator().manual_seed(4)",
 COUNTER = {"behind": "count = 0",
            "early": "count += 1",
            "trouble": "loss = loss * (1 + count / 1000)"}
-# Stands for an op of torch's that adds in any order, which differs only where its threads do run side by side.
-UNREPEATABLE = {"before": "import os",
-                "trouble": "loss = loss * (1 + int.from_bytes(os.urandom(4), 'little') / 2 ** 40)"}
+# Stands for an op whose backward adds in any order, which shows only where its threads do run side by side.
+UNREPEATABLE = {"trouble": "out.register_hook(lambda gradient: gradient * (1 + int.from_bytes(os.urandom(4), 'little') / 2 ** 40))"}
 # One that torch has in an order of its own, too: gradients of rows that come more than once.
 ORDERED = {"trouble": "loss = loss + (model[4].weight[torch.randint(64, (20000,))] * torch.randn(20000, 64)).square().mean()"}
 FLAG_OFF = {"behind": "torch.use_deterministic_algorithms(False)"}
