@@ -90,13 +90,7 @@ StatusOr<std::unique_ptr<Kernel>> BindConv2d(BindContext& context) {
              c.y, c.strides(), c.gaps(), c.pads_low(), c.pads_high()},
             attributes, context.device.engine);
       }));
-  RING_RETURN_IF_ERROR(context.UseLayout(1, choice.weights_desc()));
-  std::vector<PrimitiveOperand> operands = {
-      ActivationOperand(context, DNNL_ARG_SRC, Side::kInput, 0),
-      WeightOperand(DNNL_ARG_WEIGHTS, 1, choice.weights_desc()),
-      ActivationOperand(context, DNNL_ARG_DST, Side::kOutput, 0)};
-  if (has_bias) operands.push_back(WeightOperand(DNNL_ARG_BIAS, 2, choice.bias_desc()));
-  return MakePrimitiveKernel(context, choice, std::move(operands));
+  return MakeForwardKernel(context, choice);
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindConv2dInputGradient(BindContext& context) {
@@ -113,11 +107,7 @@ StatusOr<std::unique_ptr<Kernel>> BindConv2dInputGradient(BindContext& context) 
                               PrimitiveAttributes(graph::Activation::kNone), context.device.engine,
                               ConvolutionHint(context, c, c.w));
                         }));
-  RING_RETURN_IF_ERROR(context.UseLayout(1, choice.weights_desc()));
-  return MakePrimitiveKernel(context, choice,
-                             {ActivationOperand(context, DNNL_ARG_DIFF_DST, Side::kInput, 0),
-                              WeightOperand(DNNL_ARG_WEIGHTS, 1, choice.weights_desc()),
-                              ActivationOperand(context, DNNL_ARG_DIFF_SRC, Side::kOutput, 0)});
+  return MakeInputGradientKernel(context, choice);
 }
 
 namespace {

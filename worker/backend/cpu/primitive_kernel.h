@@ -5,6 +5,7 @@
 #include <dnnl.hpp>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/backend/cpu/device.h"
@@ -52,6 +53,34 @@ template <typename Choice>
   RING_ASSIGN_OR_RETURN(const auto primitive,
                         GuardDnnl(context.node.name, [&] { return dnnl::primitive(choice); }));
   return MakePrimitiveKernel(context, primitive, choice.scratchpad_desc(), std::move(operands));
+}
+
+// y of x, a kernel and perhaps a bias, the node's inputs.
+template <typename Choice>
+[[nodiscard]] StatusOr<std::unique_ptr<Kernel>> MakeForwardKernel(BindContext& context,
+                                                                  const Choice& choice) {
+  using enum PrimitiveOperand::Side;
+  RING_RETURN_IF_ERROR(context.UseLayout(1, choice.weights_desc()));
+  std::vector<PrimitiveOperand> operands = {
+      ActivationOperand(context, DNNL_ARG_SRC, kInput, 0),
+      WeightOperand(DNNL_ARG_WEIGHTS, 1, choice.weights_desc()),
+      ActivationOperand(context, DNNL_ARG_DST, kOutput, 0)};
+  if (context.node.inputs.size() > 2) {
+    operands.push_back(WeightOperand(DNNL_ARG_BIAS, 2, choice.bias_desc()));
+  }
+  return MakePrimitiveKernel(context, choice, std::move(operands));
+}
+
+// dx of dy and a kernel.
+template <typename Choice>
+[[nodiscard]] StatusOr<std::unique_ptr<Kernel>> MakeInputGradientKernel(BindContext& context,
+                                                                        const Choice& choice) {
+  using enum PrimitiveOperand::Side;
+  RING_RETURN_IF_ERROR(context.UseLayout(1, choice.weights_desc()));
+  return MakePrimitiveKernel(context, choice,
+                             {ActivationOperand(context, DNNL_ARG_DIFF_DST, kInput, 0),
+                              WeightOperand(DNNL_ARG_WEIGHTS, 1, choice.weights_desc()),
+                              ActivationOperand(context, DNNL_ARG_DIFF_SRC, kOutput, 0)});
 }
 
 }  // namespace ringmaster::cpu

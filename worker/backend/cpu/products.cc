@@ -349,13 +349,7 @@ StatusOr<std::unique_ptr<Kernel>> BindDense(BindContext& context) {
                               {dnnl::prop_kind::forward_training, p.x, p.w, bias, p.y}, attributes,
                               context.device.engine);
                         }));
-  RING_RETURN_IF_ERROR(context.UseLayout(1, choice.weights_desc()));
-  std::vector<PrimitiveOperand> operands = {
-      ActivationOperand(context, DNNL_ARG_SRC, Side::kInput, 0),
-      WeightOperand(DNNL_ARG_WEIGHTS, 1, choice.weights_desc()),
-      ActivationOperand(context, DNNL_ARG_DST, Side::kOutput, 0)};
-  if (has_bias) operands.push_back(WeightOperand(DNNL_ARG_BIAS, 2, choice.bias_desc()));
-  return MakePrimitiveKernel(context, choice, std::move(operands));
+  return MakeForwardKernel(context, choice);
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindDenseInputGradient(BindContext& context) {
@@ -369,11 +363,7 @@ StatusOr<std::unique_ptr<Kernel>> BindDenseInputGradient(BindContext& context) {
                               {p.x, p.w, p.y}, PrimitiveAttributes(graph::Activation::kNone),
                               context.device.engine, ProductHint(context, p, p.w));
                         }));
-  RING_RETURN_IF_ERROR(context.UseLayout(1, choice.weights_desc()));
-  return MakePrimitiveKernel(context, choice,
-                             {ActivationOperand(context, DNNL_ARG_DIFF_DST, Side::kInput, 0),
-                              WeightOperand(DNNL_ARG_WEIGHTS, 1, choice.weights_desc()),
-                              ActivationOperand(context, DNNL_ARG_DIFF_SRC, Side::kOutput, 0)});
+  return MakeInputGradientKernel(context, choice);
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindDenseWeightGradient(BindContext& context) {
