@@ -64,9 +64,12 @@ class Source : public StateSource {
     return std::unique_ptr<StateSource>(new Source(state, std::move(reader)));
   }
   [[nodiscard]] const StateFacts& facts() const override { return facts_; }
-  Status Read(uint64_t offset, std::span<uint8_t> to) override {
+  [[nodiscard]] uint64_t PieceEnd(uint64_t offset) const override {
+    return reader_.PieceEnd(offset);
+  }
+  StatusOr<uint64_t> Read(uint64_t offset, std::span<uint8_t> to) override {
     reader_.Read(offset, to);
-    return absl::OkStatus();
+    return facts_.step;
   }
 
  private:

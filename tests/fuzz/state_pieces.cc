@@ -25,10 +25,11 @@ struct Sink : worker::StateSink {
     bytes.assign(facts.bytes, '\0');
     return absl::OkStatus();
   }
-  void Write(uint64_t offset, std::span<const uint8_t> from) override {
+  Status Write(uint64_t offset, uint64_t, std::span<const uint8_t> from) override {
     RING_CHECK(offset == written && from.size() <= bytes.size() - offset, "the next, and within");
     std::memcpy(bytes.data() + offset, from.data(), from.size());
     written += from.size();
+    return absl::OkStatus();
   }
 };
 
@@ -56,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       const uint32_t crc =
           ExtendCrc32c(0, std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size())
                               .subspan(worker::kPieceHeaderBytes));
-      if ((choices & 2) != 0) std::memcpy(text.data() + sizeof(offset), &crc, sizeof(crc));
+      if ((choices & 2) != 0) std::memcpy(text.data() + 16, &crc, sizeof(crc));
     }
     // In two slices, cut anywhere.
     const size_t cut = text.empty() ? 0 : choices % text.size();

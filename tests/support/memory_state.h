@@ -22,8 +22,10 @@ struct MemoryState : worker::StateSink {
     bytes.assign(facts.bytes, '\0');
     return absl::OkStatus();
   }
-  void Write(uint64_t offset, std::span<const uint8_t> from) override {
+  Status Write(uint64_t offset, uint64_t step, std::span<const uint8_t> from) override {
+    if (step != its.step) return DataLoss("bytes of step {}, expected {}", step, its.step);
     std::memcpy(bytes.data() + offset, from.data(), from.size());
+    return absl::OkStatus();
   }
   bool operator==(const MemoryState& other) const {
     return its == other.its && bytes == other.bytes;
@@ -35,9 +37,9 @@ class MemorySource : public worker::StateSource {
  public:
   explicit MemorySource(const MemoryState* state) : state_(state) {}
   [[nodiscard]] const worker::StateFacts& facts() const override { return state_->its; }
-  Status Read(uint64_t offset, std::span<uint8_t> to) override {
+  StatusOr<uint64_t> Read(uint64_t offset, std::span<uint8_t> to) override {
     std::memcpy(to.data(), state_->bytes.data() + offset, to.size());
-    return absl::OkStatus();
+    return state_->its.step;
   }
 
  private:
@@ -52,7 +54,7 @@ inline StatusOr<MemoryState> ReadAll(worker::StateSource* source, size_t piece =
                                  state.bytes.size());
   for (size_t at = 0; at < bytes.size(); at += piece) {
     const size_t size = std::min(piece, bytes.size() - at);
-    RING_RETURN_IF_ERROR(source->Read(at, bytes.subspan(at, size)));
+    RING_RETURN_IF_ERROR(source->Read(at, bytes.subspan(at, size)).status());
   }
   return state;
 }
@@ -60,8 +62,8 @@ inline StatusOr<MemoryState> ReadAll(worker::StateSource* source, size_t piece =
 // Writes all of it, as it is.
 inline Status WriteAll(const MemoryState& state, worker::StateSink* sink) {
   RING_RETURN_IF_ERROR(sink->Begin(state.its));
-  sink->Write(0, {reinterpret_cast<const uint8_t*>(state.bytes.data()), state.bytes.size()});
-  return absl::OkStatus();
+  return sink->Write(0, state.its.step,
+                     {reinterpret_cast<const uint8_t*>(state.bytes.data()), state.bytes.size()});
 }
 
 }  // namespace ringmaster::testing

@@ -1,5 +1,6 @@
 #include "worker/job/catch_up.h"
 
+#include <pthread.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -13,6 +14,10 @@ namespace ringmaster::worker {
 namespace {
 
 using TimePoint = std::chrono::steady_clock::time_point;
+
+// Nobody waits for a state that comes beside the ring; a source that stands still is noticed by
+// itself.
+constexpr std::chrono::hours kFollowLimit{24};
 
 StatusOr<Sha256Digest> ToDigest(const std::string& bytes) {
   Sha256Digest digest;
@@ -38,6 +43,11 @@ bool IsFinal(const Status& status) {
 
 }  // namespace
 
+// Before its thread is joined, which waits for the job.
+CatchUp::~CatchUp() {
+  if (follower_ != nullptr) follower_->GiveUp();
+}
+
 CatchUpResult CatchUp::Run(TimePoint deadline, const std::stop_token& stop) {
   const v1::RingMember& self = start_->ring(static_cast<int>(rank_));
   if (self.holds()) {
@@ -52,6 +62,7 @@ CatchUpResult CatchUp::Run(TimePoint deadline, const std::stop_token& stop) {
   // The same state by another way than this start supposes, for example in an earlier generation.
   if (!start_->digest().empty() && CheckHeld().ok()) return {};
   HitFailpoint("fetch", start_->start_step());
+  if (self.follows() && Follow(deadline, stop)) return {.follows = true};
   const auto begin = std::chrono::steady_clock::now();
   const bool restores = start_->has_restore() && rank_ == 0;
   CatchUpResult result = restores ? Restore(deadline, stop) : Fetch(deadline, stop);
@@ -86,30 +97,34 @@ CatchUpResult CatchUp::Restore(TimePoint deadline, const std::stop_token& stop) 
   return result;
 }
 
-CatchUpResult CatchUp::Fetch(TimePoint deadline, const std::stop_token& stop) {
+// In the order in which they are asked.
+std::vector<const v1::RingMember*> CatchUp::Sources() const {
   std::vector<const v1::RingMember*> sources;
   for (const v1::RingMember& member : start_->ring()) {
     if (member.holds()) sources.push_back(&member);
   }
   if (start_->has_restore()) sources = {&start_->ring(0)};
+  if (!sources.empty()) std::ranges::rotate(sources, sources.begin() + rank_ % sources.size());
+  return sources;
+}
+
+CatchUpResult CatchUp::Fetch(TimePoint deadline, const std::stop_token& stop) {
   CatchUpResult result;
   result.outcome = Outcome::kFailed;
   result.status =
       Internal("nobody in generation {}.{} holds the state of step {}", start_->generation().term(),
                start_->generation().counter(), start_->start_step());
-  for (size_t i = 0; i < sources.size(); ++i) {
-    const v1::RingMember& source = *sources[(rank_ + i) % sources.size()];
-    result.status = FetchFrom(source, deadline, stop);
+  for (const v1::RingMember* source : Sources()) {
+    result.status = FetchFrom(*source, deadline, stop);
     result.outcome = Outcome::kPeerLost;
-    result.peer = source.name();
+    result.peer = source->name();
     if (result.status.ok() || stop.stop_requested()) break;
     spdlog::warn("state not fetched: {}", Message(result.status));
   }
   return result;
 }
 
-Status CatchUp::FetchFrom(const v1::RingMember& source, TimePoint deadline,
-                          const std::stop_token& stop) {
+FetchOptions CatchUp::OptionsFor(const v1::RingMember& source) const {
   FetchOptions options;
   options.address = source.ring_address();
   options.source = source.name();
@@ -118,6 +133,12 @@ Status CatchUp::FetchFrom(const v1::RingMember& source, TimePoint deadline,
   options.generation = {start_->generation().term(), start_->generation().counter()};
   options.ticket = start_->ticket();
   options.worker = start_->ring(static_cast<int>(rank_)).name();
+  return options;
+}
+
+Status CatchUp::FetchFrom(const v1::RingMember& source, TimePoint deadline,
+                          const std::stop_token& stop) {
+  FetchOptions options = OptionsFor(source);
   options.deadline = deadline;
   const std::unique_ptr<IncomingState> incoming = trainer_->Expect();
   RING_RETURN_IF_ERROR(sources_->peer(options, incoming.get(), stop));
@@ -131,6 +152,39 @@ Status CatchUp::FetchFrom(const v1::RingMember& source, TimePoint deadline,
   spdlog::info("state fetched: job={} step={} from={}", start_->job_id(), trainer_->applied(),
                source.name());
   return absl::OkStatus();
+}
+
+bool CatchUp::Follow(TimePoint deadline, const std::stop_token& stop) {
+  for (const v1::RingMember* source : Sources()) {
+    const Status status = FollowFrom(*source, deadline, stop);
+    if (status.ok()) return true;
+    follower_->GiveUp();
+    fetch_ = std::jthread();  // stops and joins
+    if (stop.stop_requested()) return false;
+    spdlog::warn("cannot follow, the state is fetched whole: {}", Message(status));
+  }
+  return false;
+}
+
+// The ring waits for its first numbers alone.
+Status CatchUp::FollowFrom(const v1::RingMember& source, TimePoint deadline,
+                           const std::stop_token& stop) {
+  RING_ASSIGN_OR_RETURN(const Sha256Digest digest, ToDigest(start_->digest()));
+  FetchOptions options = OptionsFor(source);
+  options.follows = Follows::kYes;
+  options.deadline = std::chrono::steady_clock::now() + kFollowLimit;
+  follower_ = trainer_->Follow(source.name());
+  fetch_ = std::jthread(
+      [sources = sources_, options, follower = follower_](const std::stop_token& ends) {
+        follower->End(sources->peer(options, follower.get(), ends));
+      });
+  pthread_setname_np(fetch_.native_handle(), "follow");
+  pthread_setname_np(fetch_.native_handle(), "follow");
+  return Annotate(
+      follower_->TakeUp(
+          digest,
+          [&] { return stop.stop_requested() || std::chrono::steady_clock::now() >= deadline; }),
+      fmt::format("state from {}", source.name()));
 }
 
 }  // namespace ringmaster::worker

@@ -8,6 +8,8 @@
 #include <functional>
 #include <stop_token>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "common/status.h"
 #include "ringmaster/v1/fleet.pb.h"
@@ -32,8 +34,9 @@ struct StateSources {
 struct CatchUpResult {
   Status status;
   Outcome outcome = Outcome::kFinished;
-  std::string peer;    // of kPeerLost: the member that did not give it; may be empty
-  double seconds = 0;  // that it took; 0 when the state was here
+  std::string peer;      // of kPeerLost: the member that did not give it; may be empty
+  bool follows = false;  // S(K) is not here: it comes while the run follows the ring
+  double seconds = 0;    // that it took; 0 when the state was here
 };
 
 class CatchUp {
@@ -42,8 +45,13 @@ class CatchUp {
   CatchUp(const v1::Start* start, uint32_t rank, const StateSources* sources, Trainer* trainer)
       : start_(start), rank_(rank), sources_(sources), trainer_(trainer) {}
 
-  // Afterwards the trainer holds S(K), or the state that it held before. Members that hold S(K) are
-  // asked one after the other, each worker begins with another one.
+  ~CatchUp();
+  CatchUp(const CatchUp&) = delete;
+  CatchUp& operator=(const CatchUp&) = delete;
+
+  // Afterwards the trainer holds S(K), or it follows (until this object ends), or it has the state
+  // that it held before. Members that hold S(K) are asked one after the other, each worker begins
+  // with another one.
   [[nodiscard]] CatchUpResult Run(std::chrono::steady_clock::time_point deadline,
                                   const std::stop_token& stop);
 
@@ -53,14 +61,24 @@ class CatchUp {
                                       const std::stop_token& stop);
   [[nodiscard]] CatchUpResult Fetch(std::chrono::steady_clock::time_point deadline,
                                     const std::stop_token& stop);
+  [[nodiscard]] std::vector<const v1::RingMember*> Sources() const;
+  [[nodiscard]] FetchOptions OptionsFor(const v1::RingMember& source) const;
   [[nodiscard]] Status FetchFrom(const v1::RingMember& source,
                                  std::chrono::steady_clock::time_point deadline,
                                  const std::stop_token& stop);
+  // Whether it follows.
+  [[nodiscard]] bool Follow(std::chrono::steady_clock::time_point deadline,
+                            const std::stop_token& stop);
+  [[nodiscard]] Status FollowFrom(const v1::RingMember& source,
+                                  std::chrono::steady_clock::time_point deadline,
+                                  const std::stop_token& stop);
 
   const v1::Start* const start_;
   const uint32_t rank_;
   const StateSources* const sources_;
   Trainer* const trainer_;
+  std::shared_ptr<Follower> follower_;
+  std::jthread fetch_;  // "follow": brings what it follows with
 };
 
 }  // namespace ringmaster::worker

@@ -154,9 +154,9 @@ bool GenerationRun::WatchNeighbours() {
 }
 
 bool GenerationRun::CatchUpWith(const std::stop_token& stop) {
-  CatchUp catch_up(&task_->start, assignment_.position.rank, &surroundings_->sources,
-                   trainer_.get());
-  const CatchUpResult result = catch_up.Run(std::chrono::steady_clock::now() + kFetchLimit, stop);
+  catch_up_ = std::make_unique<CatchUp>(&task_->start, assignment_.position.rank,
+                                        &surroundings_->sources, trainer_.get());
+  const CatchUpResult result = catch_up_->Run(std::chrono::steady_clock::now() + kFetchLimit, stop);
   if (!result.status.ok()) {
     End(result.outcome, result.status, result.peer);
     return false;
@@ -168,6 +168,7 @@ bool GenerationRun::CatchUpWith(const std::stop_token& stop) {
   }
   // A copy carries the results of what its holders evaluated.
   if (result.seconds > 0) *mark_ = {{}, task_->start.evaluated()};
+  follows_ = result.follows;
   fetch_seconds_ = result.seconds;
   return true;
 }
@@ -201,11 +202,12 @@ bool GenerationRun::Connect(const std::stop_token& stop) {
 }
 
 void GenerationRun::Join() {
-  HitFailpoint("joined", task_->start.start_step());
   spdlog::info("ring joined: job={} generation={} of={}", task_->job.value(),
                ended_.generation.ToString(), assignment_.position.size);
-  surroundings_->post(RunJoined{task_->job, ended_.generation, fetch_seconds_});
   surroundings_->port->KeepReady(NextSuccessors());
+  if (follows_) return;  // RunObserver tells it
+  HitFailpoint("joined", task_->start.start_step());
+  surroundings_->post(RunJoined{task_->job, ended_.generation, fetch_seconds_});
 }
 
 std::vector<ring::Successor> GenerationRun::NextSuccessors() const {
@@ -230,6 +232,7 @@ void GenerationRun::Train(const RunStops& stops) {
   *training_ = true;
   const RunResult result = trainer_->Run(assignment_, peers, stops.now.get_token());
   *training_ = false;
+  catch_up_.reset();
   *mark_ = {result.folded, result.evaluated};
   LogEnd(task_->job, ended_.generation, result);
   Describe(result, stops);

@@ -72,7 +72,7 @@ class GenerationRun {
   [[nodiscard]] bool WatchNeighbours();
   [[nodiscard]] bool Connect(const std::stop_token& stop);
   [[nodiscard]] bool CatchUpWith(const std::stop_token& stop);
-  void Join();  // tells that it is in
+  void Join();  // tells that it is in, unless it follows
   // Whom it would send to if nobody, or its successor, were lost.
   [[nodiscard]] std::vector<ring::Successor> NextSuccessors() const;
   void Train(const RunStops& stops);
@@ -88,6 +88,8 @@ class GenerationRun {
   std::atomic<bool>* const training_;
 
   Assignment assignment_;
+  std::unique_ptr<CatchUp> catch_up_;  // as long as the run: it may bring the state meanwhile
+  bool follows_ = false;
   double fetch_seconds_ = 0;
   std::unique_ptr<ring::Link> link_;
   std::unique_ptr<ring::PeerWatch> watch_;  // as long as the run

@@ -341,7 +341,9 @@ void JobRunner::Do(const PrepareJob& task) {
     if (script_ != nullptr) script_->backend()->ForgetGiven();
     const std::shared_ptr<Trainer> prepared = *std::move(trainer);
     if (task.joins) prepared->MakeRoom();
-    states_->Offer(task.job, [prepared](uint64_t step) { return prepared->Open(step); });
+    states_->Offer(task.job, [prepared](uint64_t step, Follows follows) {
+      return prepared->Open(step, follows);
+    });
     MutexLock lock(mu_);
     trainer_ = prepared;
   } else {

@@ -5,6 +5,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "common/failpoint.h"
+
 namespace ringmaster::worker {
 
 void StartPhases::Enter(const JobId& job, const char* phase) {
@@ -99,6 +101,15 @@ void RunObserver::OnProgress(const Progress& progress) {
   event.progress.set_job_id(start_->job_id());
   *event.progress.mutable_generation() = start_->generation();
   (*post_)(std::move(event));
+}
+
+// From here on it is in the ring like any other member.
+void RunObserver::OnWhole() {
+  HitFailpoint("joined", start_->start_step());
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin_;
+  (*post_)(RunJoined{JobId(start_->job_id()),
+                     {start_->generation().term(), start_->generation().counter()},
+                     seconds.count()});
 }
 
 void RunObserver::OnCheckpointDropped(uint64_t step, const std::string& reason) {

@@ -49,13 +49,15 @@ class RunObserver : public Observer {
       : start_(start), phases_(phases), post_(post), applied_(start->start_step()) {}
 
   void OnProgress(const Progress& progress) override;
+  void OnWhole() override;
   void OnCheckpointDropped(uint64_t step, const std::string& reason) override;
 
  private:
   const v1::Start* const start_;
   StartPhases* const phases_;
   const std::function<void(Event)>* const post_;
-  uint64_t applied_;   // the newest step that was reported
+  uint64_t applied_;  // the newest step that was reported
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   bool told_ = false;  // something was
 };
 

@@ -305,6 +305,13 @@ Status SetTensors(const std::map<std::string, TensorViews>& files, State* state,
   return CheckChain(state, for_each);
 }
 
+Status SetNumbers(const TensorViews& rest, State* state) {
+  const Scalars scalars = ScalarsOf(*state);
+  const auto expected = TensorsOf(*state, scalars);
+  RING_RETURN_IF_ERROR(CheckSame(kRestOfState, expected.at(kRestOfState), rest));
+  return SetRest(rest, state);
+}
+
 StatusOr<std::vector<CheckpointFile>> CopyState(const State& state) {
   std::vector<CheckpointFile> files;
   const Scalars scalars = ScalarsOf(state);

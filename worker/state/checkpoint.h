@@ -48,6 +48,9 @@ struct Scalars {
 Status SetTensors(const std::map<std::string, TensorViews>& files, State* state,
                   const ForEachPiece& for_each = &OneAfterAnother);
 
+// Of state.safetensors alone: numbers and exponents. DATA_LOSS likewise; nothing is hashed.
+Status SetNumbers(const TensorViews& rest, State* state);
+
 // S(k) as files, and back. The bytes are a function of (ResolvedJob, k): no time, host, job id,
 // worker or generation. Free functions on values; the caller owns the state and its thread.
 //

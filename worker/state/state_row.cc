@@ -1,8 +1,6 @@
 #include "worker/state/state_row.h"
 
 #include <cstring>
-#include <map>
-#include <set>
 #include <utility>
 
 #include "common/safetensors.h"
@@ -11,83 +9,169 @@
 namespace ringmaster::worker {
 namespace {
 
-// Calls visit(bytes) for every tensor but those of state.safetensors, in the row's order; what two
-// files, or two names, have of the same (what is frozen, moving statistics, tied tensors) comes
-// once, and a counter not at all: it is a number of state.safetensors.
-template <typename Visit>
-void VisitTensors(const std::map<std::string, TensorViews>& files, Visit visit) {
-  std::set<const uint8_t*> seen;
-  for (const auto& [file, tensors] : files) {
-    if (file == kRestOfState) continue;
-    for (const auto& [name, view] : tensors) {
-      if (view.type != ElementType::kF32 || view.bytes.empty()) continue;
-      if (seen.insert(view.bytes.data()).second) visit(view.bytes);
-    }
-  }
+std::span<const float> StatisticsOf(const State& state, size_t which) {
+  return which == 0 ? state.moving_means.span() : state.moving_variances.span();
 }
 
-std::span<const uint8_t> BytesOf(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+// What is short and not updated element by element: as many bytes at every step.
+StatusOr<std::string> TextOfNumbers(const State& state) {
+  const Scalars scalars = ScalarsOf(state);
+  RING_ASSIGN_OR_RETURN(std::string text,
+                        WriteSafetensors(TensorsOf(state, scalars).at(kRestOfState)));
+  for (const size_t which : {0, 1}) {
+    const auto bytes = std::as_bytes(StatisticsOf(state, which));
+    text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return text;
+}
+
+Status SetNumbersOf(const std::string& text, State* state) {
+  const size_t statistics = state->moving_means.span().size_bytes();
+  const size_t rest = text.size() - 2 * statistics;
+  const std::string file = text.substr(0, rest);
+  StatusOr<TensorViews> views = ReadSafetensors(file);
+  RING_RETURN_IF_ERROR(Annotate(views.status(), kRestOfState));
+  RING_RETURN_IF_ERROR(SetNumbers(*views, state));
+  if (statistics == 0) return absl::OkStatus();
+  std::memcpy(state->moving_means.span().data(), text.data() + rest, statistics);
+  std::memcpy(state->moving_variances.span().data(), text.data() + rest + statistics, statistics);
+  return absl::OkStatus();
+}
+
+template <typename Byte, typename T>
+std::span<Byte> BytesOf(std::span<T> values) {
+  return {reinterpret_cast<Byte*>(values.data()), values.size_bytes()};
+}
+
+template <typename Byte>
+class RowMaker {
+ public:
+  // Cut into pieces.
+  void Add(std::span<Byte> part) {
+    const uint64_t begin = row_.bytes.bytes();
+    row_.bytes.Add(part);
+    for (uint64_t at = begin; at < row_.bytes.bytes();) {
+      at = std::min<uint64_t>(at + kStatePieceBytes, row_.bytes.bytes());
+      row_.ends.push_back(at);
+    }
+  }
+  // One piece.
+  void AddTogether(std::span<const std::span<Byte>> parts) {
+    for (const std::span<Byte> part : parts) row_.bytes.Add(part);
+    row_.ends.push_back(row_.bytes.bytes());
+  }
+  [[nodiscard]] StateRow<Byte> Take(uint64_t numbers) {
+    row_.numbers = numbers;
+    return std::move(row_);
+  }
+
+ private:
+  StateRow<Byte> row_;
+};
+
+template <typename Byte, typename SomeState, typename Text>
+StateRow<Byte> LayOut(SomeState& state, Text& first, Text& last) {
+  RowMaker<Byte> row;
+  row.Add(BytesOf<Byte>(std::span(first)));
+  std::vector<std::span<Byte>> arenas = {BytesOf<Byte>(state.parameters.span())};
+  for (auto& slot : state.slots) arenas.push_back(BytesOf<Byte>(slot.span()));
+  constexpr size_t kBlockBytes = exact::kBlockElements * sizeof(float);
+  const size_t range =
+      std::max(kStatePieceBytes / arenas.size() / kBlockBytes, size_t{1}) * kBlockBytes;
+  std::vector<std::span<Byte>> parts(arenas.size());
+  for (size_t at = 0; at < arenas.front().size(); at += range) {
+    const size_t size = std::min(range, arenas.front().size() - at);
+    for (size_t i = 0; i < parts.size(); ++i) parts[i] = arenas[i].subspan(at, size);
+    row.AddTogether(parts);
+  }
+  row.Add(BytesOf<Byte>(state.frozen.span()));
+  for (size_t i = 0; i < state.rows.size(); ++i) {
+    const uint64_t elements = state.layout->rows()[i].elements;
+    row.Add(
+        BytesOf<Byte>(state.rows[i].span().first(state.predicted.before(state.step) * elements)));
+  }
+  row.Add(BytesOf<Byte>(std::span(last)));
+  return row.Take(last.size());
 }
 
 }  // namespace
 
 StatusOr<StateReader> StateReader::Create(const State& state) {
-  const Scalars scalars = ScalarsOf(state);
-  const auto files = TensorsOf(state, scalars);
+  RING_ASSIGN_OR_RETURN(std::string numbers, TextOfNumbers(state));
   StateReader reader;
-  VisitTensors(files, [&](std::span<const uint8_t> bytes) { reader.row_.Add(bytes); });
-  RING_ASSIGN_OR_RETURN(std::string rest, WriteSafetensors(files.at(kRestOfState)));
-  reader.rest_ = std::make_unique<const std::string>(std::move(rest));
-  reader.row_.Add(BytesOf(*reader.rest_));
+  reader.first_ = std::make_unique<std::string>(numbers);
+  reader.last_ = std::make_unique<std::string>(std::move(numbers));
+  reader.row_ =
+      LayOut<const uint8_t>(state, std::as_const(*reader.first_), std::as_const(*reader.last_));
   return reader;
+}
+
+uint64_t StateReader::PieceEnd(uint64_t offset) const {
+  return *std::ranges::upper_bound(row_.ends, offset);
 }
 
 void StateReader::Read(uint64_t offset, std::span<uint8_t> to) const {
   uint8_t* at = to.data();
-  row_.At(offset, to.size(), [&](std::span<const uint8_t> bytes) {
+  row_.bytes.At(offset, to.size(), [&](std::span<const uint8_t> bytes) {
     std::memcpy(at, bytes.data(), bytes.size());
     at += bytes.size();
   });
 }
 
-Status IncomingState::Begin(const StateFacts& facts) {
-  facts_ = facts;
-  row_ = {};
-  state_.step = facts.step;  // how many rows of predictions there are depends on it
-  const Scalars scalars = ScalarsOf(state_);
-  const auto files = TensorsOf(state_, scalars);
-  RING_ASSIGN_OR_RETURN(rest_, WriteSafetensors(files.at(kRestOfState)));
-  // The views are of our own state.
-  VisitTensors(files, [&](std::span<const uint8_t> bytes) {
-    row_.Add({const_cast<uint8_t*>(bytes.data()), bytes.size()});
-  });
-  row_.Add({reinterpret_cast<uint8_t*>(rest_.data()), rest_.size()});
-  if (row_.bytes() == facts.bytes) return absl::OkStatus();
-  return DataLoss("the source's state of step {} has {} bytes, that of this job {}", facts.step,
-                  facts.bytes, row_.bytes());
+Status StateReader::TakeLastNumbers(const State& state) {
+  RING_ASSIGN_OR_RETURN(const std::string numbers, TextOfNumbers(state));
+  if (numbers.size() != last_->size()) {
+    return Internal("the numbers of step {} have {} bytes, those before {}", state.step,
+                    numbers.size(), last_->size());
+  }
+  std::ranges::copy(numbers, last_->begin());  // the row knows where they lie
+  return absl::OkStatus();
 }
 
-void IncomingState::Write(uint64_t offset, std::span<const uint8_t> from) {
+Status StateWriter::Begin(const StateFacts& facts) {
+  facts_ = facts;
+  state_->step = facts.step;  // how many rows of predictions there are depends on it
+  RING_ASSIGN_OR_RETURN(first_, TextOfNumbers(*state_));
+  last_ = first_;
+  MoveTo(state_);
+  if (row_.bytes.bytes() == facts.bytes) return absl::OkStatus();
+  return DataLoss("the source's state of step {} has {} bytes, that of this job {}", facts.step,
+                  facts.bytes, row_.bytes.bytes());
+}
+
+void StateWriter::MoveTo(State* state) {
+  state_ = state;
+  row_ = LayOut<uint8_t>(*state_, first_, last_);
+}
+
+void StateWriter::Write(uint64_t offset, std::span<const uint8_t> from) {
   const uint8_t* at = from.data();
-  row_.At(offset, from.size(), [&](std::span<uint8_t> bytes) {
+  row_.bytes.At(offset, from.size(), [&](std::span<uint8_t> bytes) {
     std::memcpy(bytes.data(), at, bytes.size());
     at += bytes.size();
   });
 }
 
+Status StateWriter::SetFirstNumbers() { return SetNumbersOf(first_, state_); }
+Status StateWriter::SetLastNumbers() { return SetNumbersOf(last_, state_); }
+
+Status IncomingState::Write(uint64_t offset, uint64_t step, std::span<const uint8_t> from) {
+  if (step != facts().step) {
+    return DataLoss("bytes at offset {} are of step {}, those before of step {}", offset, step,
+                    facts().step);
+  }
+  writer_.Write(offset, from);
+  return absl::OkStatus();
+}
+
 StatusOr<State> IncomingState::Finish(const ForEachPiece& for_each) {
-  const Scalars scalars = ScalarsOf(state_);
-  auto files = TensorsOf(state_, scalars);
-  StatusOr<TensorViews> rest = ReadSafetensors(rest_);
-  RING_RETURN_IF_ERROR(Annotate(rest.status(), kRestOfState));
-  files[kRestOfState] = *std::move(rest);
-  RING_RETURN_IF_ERROR(SetTensors(files, &state_, for_each));
-  if (state_.step == facts_.step && state_.digest == facts_.digest) return std::move(state_);
+  RING_RETURN_IF_ERROR(writer_.SetLastNumbers());
+  RING_RETURN_IF_ERROR(CheckChain(&state_, for_each));
+  if (state_.step == facts().step && state_.digest == facts().digest) return std::move(state_);
   return DataLoss(
       "the copy of a peer's state is another one: expected step {} with digest {}, got step {} "
       "with digest {}",
-      facts_.step, Hex(facts_.digest), state_.step, Hex(state_.digest));
+      facts().step, Hex(facts().digest), state_.step, Hex(state_.digest));
 }
 
 }  // namespace ringmaster::worker

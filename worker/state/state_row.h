@@ -1,7 +1,17 @@
-// S(k) as one row of bytes, in which it goes from worker to worker: every float32 tensor of a
-// checkpoint by file and name, once, dense, and then its state.safetensors. Two
-// workers of a job agree about it, since their layouts follow from the ResultSpec. Who receives a
-// row hashes it anew and compares that with the chain of digests. It knows no network.
+// S(k) as one row of bytes, in which it goes from worker to worker. Two workers of a job agree
+// about it, since their layouts follow from the ResultSpec. Who receives a row hashes it anew and
+// compares that with the chain of digests. It knows no network.
+//
+//   numbers   state.safetensors of a checkpoint, and moving means and variances
+//   ranges    of elements: their parameters and each of their slots, as they lie in their arenas,
+//             range after range
+//   the rest  what is frozen, and rows of predictions
+//   numbers   once more
+//
+// A row is read in pieces, each of one state. They need not all be of the same one where the reader
+// knows what every step adds to an element: a piece has all that an update of its elements reads,
+// but for numbers, of which those at the beginning are of the first state, those at the end of the
+// last.
 #pragma once
 
 #include <algorithm>
@@ -28,22 +38,35 @@ struct StateFacts {
   bool operator==(const StateFacts&) const = default;
 };
 
+// Of a piece, at most.
+inline constexpr size_t kStatePieceBytes = size_t{1} << 20;
+
+// Whether who gets a row has the sums of every step from that of its facts on, and can use pieces
+// of later states.
+enum class Follows : uint8_t { kNo, kYes };
+
 // Where a row comes from, and where it goes. The two seams between a job and the network; one
 // thread at a time.
 class StateSource {
  public:
   virtual ~StateSource() = default;
   [[nodiscard]] virtual const StateFacts& facts() const = 0;
-  // Bytes of the row from `offset` on, which are there. FAILED_PRECONDITION: the state went on.
-  virtual Status Read(uint64_t offset, std::span<uint8_t> to) = 0;
+  // The end of the piece that begins at `offset`, which is in the row.
+  [[nodiscard]] virtual uint64_t PieceEnd(uint64_t offset) const {
+    return std::min<uint64_t>(offset + kStatePieceBytes, facts().bytes);
+  }
+  // Bytes of the row from `offset` on, within a piece, and of which state they are: that of the
+  // facts, or to who follows a later one. FAILED_PRECONDITION: the state went on, or was replaced.
+  virtual StatusOr<uint64_t> Read(uint64_t offset, std::span<uint8_t> to) = 0;
 };
 class StateSink {
  public:
   virtual ~StateSink() = default;
   // Before all Write. DATA_LOSS: a row of so many bytes is none of this job.
   virtual Status Begin(const StateFacts& facts) = 0;
-  // `offset` and all of `from` are within facts.bytes.
-  virtual void Write(uint64_t offset, std::span<const uint8_t> from) = 0;
+  // Of S(step). `offset` and all of `from` are within facts.bytes. DATA_LOSS: a step that cannot
+  // be.
+  virtual Status Write(uint64_t offset, uint64_t step, std::span<const uint8_t> from) = 0;
 };
 
 // Spans of memory as one row.
@@ -79,21 +102,61 @@ class SpanRow {
   uint64_t bytes_ = 0;
 };
 
-// The row of a state that somebody else keeps as it is meanwhile, but for its numbers and
-// exponents, which are copied at once. Thread-compatible.
+// Where the bytes of a state lie in its row, and where pieces end.
+template <typename Byte>
+struct StateRow {
+  SpanRow<Byte> bytes;
+  std::vector<uint64_t> ends;  // ascending
+  uint64_t numbers = 0;        // bytes of them, at the beginning and at the end
+
+  [[nodiscard]] uint64_t last_numbers() const { return bytes.bytes() - numbers; }
+};
+
+// The row of a state that somebody else keeps where it is, and as it is while a piece is read; its
+// numbers are copied at once. Thread-compatible.
 class StateReader {
  public:
   [[nodiscard]] static StatusOr<StateReader> Create(const State& state);
-  [[nodiscard]] uint64_t bytes() const { return row_.bytes(); }
+  [[nodiscard]] uint64_t bytes() const { return row_.bytes.bytes(); }
+  [[nodiscard]] uint64_t last_numbers() const { return row_.last_numbers(); }  // where they begin
+  [[nodiscard]] uint64_t PieceEnd(uint64_t offset) const;
   void Read(uint64_t offset, std::span<uint8_t> to) const;
+  // Those at the end are of the state as it is now.
+  Status TakeLastNumbers(const State& state);
 
  private:
   StateReader() = default;
-  std::unique_ptr<const std::string> rest_;  // where it stays when the reader moves
-  SpanRow<const uint8_t> row_;
+  std::unique_ptr<std::string> first_, last_;  // where they stay when the reader moves
+  StateRow<const uint8_t> row_;
 };
 
-// A state that grows in its place, without another copy of it.
+// A row on its way into a state, without another copy of it. Thread-compatible.
+class StateWriter {
+ public:
+  // `state`, of the job's layout, outlives it.
+  explicit StateWriter(State* state) : state_(state) {}
+  StateWriter(const StateWriter&) = delete;
+  StateWriter& operator=(const StateWriter&) = delete;
+
+  // As of a StateSink.
+  Status Begin(const StateFacts& facts);
+  [[nodiscard]] const StateFacts& facts() const { return facts_; }
+  [[nodiscard]] uint64_t first_numbers_end() const { return row_.numbers; }
+  void Write(uint64_t offset, std::span<const uint8_t> from);
+  // From now on into that one, with the numbers that are there; Begin was called.
+  void MoveTo(State* state);
+  // Once they are there. DATA_LOSS: they are none of this layout.
+  Status SetFirstNumbers();
+  Status SetLastNumbers();
+
+ private:
+  State* state_;
+  StateFacts facts_;
+  std::string first_, last_;
+  StateRow<uint8_t> row_;
+};
+
+// A state that grows in its place.
 class IncomingState : public StateSink {
  public:
   // `empty` as a job begins with it.
@@ -101,19 +164,17 @@ class IncomingState : public StateSink {
   IncomingState(const IncomingState&) = delete;
   IncomingState& operator=(const IncomingState&) = delete;
 
-  Status Begin(const StateFacts& facts) override;
-  void Write(uint64_t offset, std::span<const uint8_t> from) override;
+  Status Begin(const StateFacts& facts) override { return writer_.Begin(facts); }
+  Status Write(uint64_t offset, uint64_t step, std::span<const uint8_t> from) override;
   // Once all bytes are written.
-  [[nodiscard]] const StateFacts& facts() const { return facts_; }
+  [[nodiscard]] const StateFacts& facts() const { return writer_.facts(); }
   // Once. DATA_LOSS: it is not a state of this layout, or not one of its own digest, or of another
   // step or digest than the facts say. `for_each` hashes it.
   [[nodiscard]] StatusOr<State> Finish(const ForEachPiece& for_each);
 
  private:
   State state_;
-  StateFacts facts_;
-  std::string rest_;
-  SpanRow<uint8_t> row_;
+  StateWriter writer_{&state_};
 };
 
 }  // namespace ringmaster::worker

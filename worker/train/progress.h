@@ -57,6 +57,8 @@ class Observer {
  public:
   virtual ~Observer() = default;
   virtual void OnProgress(const Progress& progress) = 0;
+  // The run followed the ring, and its state is whole now.
+  virtual void OnWhole() {}
   // The checkpoint of this step was due and is not delivered, because newer ones wait already. On
   // the step thread of the member that delivers.
   virtual void OnCheckpointDropped(uint64_t /*step*/, const std::string& /*reason*/) {}

@@ -61,7 +61,7 @@ void Reporter::Grown() const {
 }
 
 void Reporter::Report() const {
-  if (observer_ == nullptr) return;
+  if (observer_ == nullptr || job_->follower != nullptr) return;
   const State& state = *job_->state;
   Progress progress;
   progress.applied = state.step;

@@ -8,6 +8,7 @@
 
 #include "common/job/resolve.h"
 #include "worker/state/watch.h"
+#include "worker/train/follower.h"
 #include "worker/train/state_check.h"
 
 namespace ringmaster::worker {
@@ -18,22 +19,11 @@ struct Past {
   std::optional<Evaluation> validation, test;
 };
 
-State EmptyState(const TrainingJob& job) {
-  return {job.layout, static_cast<int>(job.spec().precision_bits()), NothingWatched(job.spec()),
-          PredictedOf(job.spec())};
-}
-
-// The former state comes back in `fresh`: the weights point into it until they are refreshed.
 Status Swap(State* fresh, TrainingJob* job) {
   {
     MutexLock lock(job->state_mu);
     RING_RETURN_IF_ERROR(job->BringToHost());
-    std::swap(*job->state, *fresh);
-    if (!job->weights->master().empty()) {  // the values move, and not the arena
-      std::swap(job->state->parameters, fresh->parameters);
-      std::ranges::swap_ranges(job->state->parameters.span(), fresh->parameters.span());
-    }
-    ++job->states_replaced;
+    job->ExchangeState(fresh);
   }
   return job->RefreshWeights();
 }
@@ -68,6 +58,10 @@ namespace {
 Status IsAt(uint64_t step, const TrainingJob& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.state_mu) {
   if (!job.lost_state.ok()) return FailedPrecondition("{}", Message(job.lost_state));
   const uint64_t held = job.state->step;
+  if (job.follower != nullptr) {
+    return Error(absl::StatusCode::kUnavailable, "the state of step {} is only on its way here",
+                 held);
+  }
   if (step == held) return absl::OkStatus();
   if (step < held) {
     return FailedPrecondition("the state of step {} is gone, this worker holds that of {}", step,
@@ -78,57 +72,84 @@ Status IsAt(uint64_t step, const TrainingJob& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED
 }
 
 // The state of a job, piece by piece, each under state_mu: an update comes between two of them, or
-// a replacement, and then there are no more.
+// a replacement, and then there are no more; who follows gets those of the updated state.
 class HeldState : public StateSource {
  public:
-  [[nodiscard]] static StatusOr<std::unique_ptr<StateSource>> Open(TrainingJob* job,
-                                                                   uint64_t step) {
+  [[nodiscard]] static StatusOr<std::unique_ptr<StateSource>> Open(TrainingJob* job, uint64_t step,
+                                                                   Follows follows) {
     MutexLock lock(job->state_mu);
     RING_RETURN_IF_ERROR(IsAt(step, *job));
+    if (follows == Follows::kYes) {
+      // Not hashed: each update hashes what it reads, and who gets it what came.
+      if (Follower::Can(*job)) return Make(job, follows);
+      return FailedPrecondition(
+          "this job cannot be followed here: its state is to be fetched whole");
+    }
     // Once, however many fetch it: each hashes what came to it, too.
     const std::pair<uint64_t, uint64_t> offered{step, job->states_replaced};
     if (job->offered_step != offered) {
       RING_RETURN_IF_ERROR(CheckState(job, &OneAfterAnother));
       job->offered_step = offered;
     }
+    return Make(job, follows);
+  }
+  [[nodiscard]] const StateFacts& facts() const override { return facts_; }
+  [[nodiscard]] uint64_t PieceEnd(uint64_t offset) const override {
+    return reader_.PieceEnd(offset);
+  }
+  StatusOr<uint64_t> Read(uint64_t offset, std::span<uint8_t> to) override {
+    MutexLock lock(job_->state_mu);
+    const uint64_t now = job_->state->step;
+    RING_RETURN_IF_ERROR(IsAt(follows_ == Follows::kYes ? now : facts_.step, *job_));
+    if (job_->states_replaced != replaced_) {
+      return FailedPrecondition("the state of step {} was replaced while it was read", facts_.step);
+    }
+    if (offset <= reader_.last_numbers()) step_ = now;
+    if (offset == reader_.last_numbers()) {
+      RING_RETURN_IF_ERROR(reader_.TakeLastNumbers(*job_->state));
+    }
+    reader_.Read(offset, to);
+    return step_;
+  }
+
+ private:
+  HeldState(TrainingJob* job, Follows follows, StateFacts facts, StateReader reader)
+      : job_(job),
+        follows_(follows),
+        facts_(std::move(facts)),
+        reader_(std::move(reader)),
+        replaced_(job->states_replaced),
+        step_(facts_.step) {}
+
+  // Under state_mu.
+  [[nodiscard]] static StatusOr<std::unique_ptr<StateSource>> Make(TrainingJob* job,
+                                                                   Follows follows) {
     RING_ASSIGN_OR_RETURN(StateReader reader, StateReader::Create(*job->state));
-    const StateFacts facts{.step = step,
+    const StateFacts facts{.step = job->state->step,
                            .digest = job->state->digest,
                            .bytes = reader.bytes(),
                            .validation = job->newest_validation,
                            .test = job->newest_test};
-    return std::unique_ptr<StateSource>(
-        new HeldState(job, facts, std::move(reader), job->states_replaced));
+    return std::unique_ptr<StateSource>(new HeldState(job, follows, facts, std::move(reader)));
   }
-  [[nodiscard]] const StateFacts& facts() const override { return facts_; }
-  Status Read(uint64_t offset, std::span<uint8_t> to) override {
-    MutexLock lock(job_->state_mu);
-    RING_RETURN_IF_ERROR(IsAt(facts_.step, *job_));
-    if (job_->states_replaced != replaced_) {
-      return FailedPrecondition("the state of step {} was replaced while it was read", facts_.step);
-    }
-    reader_.Read(offset, to);
-    return absl::OkStatus();
-  }
-
- private:
-  HeldState(TrainingJob* job, StateFacts facts, StateReader reader, uint64_t replaced)
-      : job_(job), facts_(std::move(facts)), reader_(std::move(reader)), replaced_(replaced) {}
 
   TrainingJob* const job_;
+  const Follows follows_;
   const StateFacts facts_;
-  const StateReader reader_;
+  StateReader reader_;
   const uint64_t replaced_;  // job->states_replaced
+  uint64_t step_;            // that is read; of the numbers at the end the one that they began with
 };
 
 }  // namespace
 
-StatusOr<std::unique_ptr<StateSource>> OpenState(TrainingJob* job, uint64_t step) {
-  return HeldState::Open(job, step);
+StatusOr<std::unique_ptr<StateSource>> OpenState(TrainingJob* job, uint64_t step, Follows follows) {
+  return HeldState::Open(job, step, follows);
 }
 
-std::unique_ptr<IncomingState> ExpectState(const TrainingJob& job) {
-  return std::make_unique<IncomingState>(EmptyState(job));
+State EmptyState(const TrainingJob& job) {
+  return {job.layout, static_cast<int>(job.spec().precision_bits()), NothingWatched(job.spec()),
+          PredictedOf(job.spec())};
 }
 
 namespace {

@@ -22,13 +22,15 @@
 namespace ringmaster::worker {
 
 // S(step) for a peer, to be read where it lies, also while a step is begun: no copy is made of it.
-// It is checked first, as long as hashing it takes. Any thread, and the source's too; the job
-// outlives its last Read. UNAVAILABLE: the state is not there yet; FAILED_PRECONDITION, later of
-// Read, too: it is past it, or was replaced.
-[[nodiscard]] StatusOr<std::unique_ptr<StateSource>> OpenState(TrainingJob* job, uint64_t step);
+// It is checked first, as long as hashing it takes, but for who follows. Any thread, and the
+// source's too; the job outlives its last Read. UNAVAILABLE: the state is not there yet;
+// FAILED_PRECONDITION, later of Read, too: it is past it, or was replaced; or the job cannot be
+// followed.
+[[nodiscard]] StatusOr<std::unique_ptr<StateSource>> OpenState(TrainingJob* job, uint64_t step,
+                                                               Follows follows);
 
-// Takes a state of a peer in.
-[[nodiscard]] std::unique_ptr<IncomingState> ExpectState(const TrainingJob& job);
+// Room for a state of a peer.
+[[nodiscard]] State EmptyState(const TrainingJob& job);
 
 // Replaces the state and the newest evaluations by what arrived; shards folded for the former state
 // are dropped. DATA_LOSS: not whole, or not of `digest`. The job is as before after an error. Step

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/log.h"
 #include "common/signals.h"
 #include "worker/backend/failure.h"
 #include "worker/state/watch.h"
@@ -16,14 +17,12 @@ constexpr uint64_t kCheckEvery = 16;
 
 ReducerOptions ReducerOptionsOf(const TrainingJob& job, const Assignment& assignment,
                                 ring::Link* link) {
-  const size_t state_bytes =
-      job.layout->blocks().arena_elements() * (1 + job.layout->slot_names().size()) * sizeof(float);
   return {.link = link,
           .position = assignment.position,
           .reduce = job.options.reduce,
           .job = ring::JobHash(job.id.value()),
           .generation = assignment.generation,
-          .ends_together = state_bytes >= job.options.ends_together_bytes};
+          .ends_together = job.TrainedBytes() >= job.options.ends_together_bytes};
 }
 
 CheckpointPart PartOf(const Assignment& assignment, const RunPeers& peers) {
@@ -46,6 +45,7 @@ StepLoop::StepLoop(TrainingJob* job, const Assignment& assignment, const RunPeer
       assignment_(assignment),
       peers_(peers),
       stop_(std::move(stop)),
+      follower_(job->follower),
       reader_(job->loader, {.shards = assignment.shards,
                             .start_step = assignment.start_step,
                             .input = job->options.input,
@@ -73,6 +73,7 @@ StepLoop::~StepLoop() {
 
 void StepLoop::EndWaits() {
   reader_.Stop();
+  if (follower_ != nullptr) follower_->Nudge();
   (void)reducer_.Leave(absl::CancelledError("the run was stopped"));
 }
 
@@ -84,6 +85,7 @@ RunResult StepLoop::Run() {
 
 RunResult StepLoop::ResultOf(const Status& status) {
   RunResult result;
+  if (follower_ != nullptr) follower_->GiveUp();
   if (!job_->exact_sums()) job_->step_work.Drop();  // their order matters
   DescribeState(*job_, &result);
   result.times = times_;
@@ -104,6 +106,10 @@ RunResult StepLoop::ResultOf(const Status& status) {
     }
   }
   result.link_error = reducer_.link_error();
+  if (follower_ != nullptr && follower_->failed()) {
+    result.link_error = absl::StatusCode::kUnavailable;
+    result.neighbour = follower_->source();
+  }
   const bool link_failed = result.link_error != absl::StatusCode::kOk;
   result.end = stop_.stop_requested() ? RunEnd::kStopped
                : link_failed          ? RunEnd::kPeerLost
@@ -144,6 +150,7 @@ Status StepLoop::Train() {
     RING_RETURN_IF_ERROR(Step());
     RING_RETURN_IF_ERROR(ReachBoundary());
   }
+  RING_RETURN_IF_ERROR(KeepUp(Follower::Awaits::kAll));
   Farewell();
   return DeliverLast();
 }
@@ -173,12 +180,14 @@ Status StepLoop::ReachBoundary() {
 Status StepLoop::Step() {
   const uint64_t step = job_->state->step;
   reducer_.Begin(Round::kStep, step);
-  const Status computed = Compute();
+  Status computed = Compute();
+  if (computed.ok()) computed = KeepUp(Follower::Awaits::kNothing);
   ReducedSums sums = {.source = peers_.link == nullptr ? SumSource::kOwn : SumSource::kRing};
   const StatusOr<exact::Record> total = Reduce(&sums);
   RING_RETURN_IF_ERROR(Annotate(computed, fmt::format("step {}", step)));
   RING_RETURN_IF_ERROR(total.status());
   RING_RETURN_IF_ERROR(Finish(*total, std::move(sums)));
+  if (job_->follower != nullptr) job_->follower->Nudge();  // pieces wait for this step
   reporter_.StepDone(total->samples(), times_);
   return absl::OkStatus();
 }
@@ -249,7 +258,21 @@ void StepLoop::ReadAhead(WeightUpdate* update) {
   }
 }
 
+// Beside the ring, whose thread goes on: others compute meanwhile.
+Status StepLoop::KeepUp(Follower::Awaits awaits) {
+  if (job_->follower == nullptr) return absl::OkStatus();
+  const PhaseScope phase(&job_->pulse, "reduce", &times_.ring_wait);
+  const StatusOr<bool> whole = job_->follower->KeepUp(awaits, [this] { return abandoned(); });
+  if (!whole.ok()) return reducer_.Leave(whole.status());
+  if (!*whole) return absl::OkStatus();
+  spdlog::info("state fetched: job={} step={} from={}, beside the ring", job_->id.value(),
+               job_->state->step, follower_->source());
+  if (peers_.observer != nullptr) peers_.observer->OnWhole();
+  return absl::OkStatus();
+}
+
 Status StepLoop::Finish(const exact::Record& total, ReducedSums sums) {
+  RING_RETURN_IF_ERROR(KeepUp(Follower::Awaits::kNextState));
   const StatusOr<Verdict> verdict = Judge(*job_, total);
   if (!verdict.ok()) {
     Farewell();

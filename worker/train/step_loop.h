@@ -16,6 +16,7 @@
 
 #include "worker/data/reader.h"
 #include "worker/train/boundary.h"
+#include "worker/train/follower.h"
 #include "worker/train/reducer.h"
 #include "worker/train/reporter.h"
 #include "worker/train/shard_work.h"
@@ -50,6 +51,8 @@ class StepLoop {
   // the update; the total of all records.
   StatusOr<exact::Record> Reduce(ReducedSums* sums);
   void ReadAhead(WeightUpdate* update);
+  // What it lacks of its state, while it follows the ring.
+  Status KeepUp(Follower::Awaits awaits);
   // Applies or skips; an error when neither is possible.
   Status Finish(const exact::Record& total, ReducedSums sums);
   Status Apply(const exact::Record& total, ReducedSums sums);
@@ -67,6 +70,7 @@ class StepLoop {
   const Assignment assignment_;
   const RunPeers peers_;
   const std::stop_token stop_;
+  Follower* const follower_;  // that brings the state, when the run began; else nullptr
 
   PhaseTimes times_;
   Reader reader_;

@@ -61,8 +61,8 @@ Status Trainer::whole() const {
 Status Trainer::Check() { return CheckStateOnCores(job_.get()); }
 Pulse Trainer::pulse() const { return job_->pulse.Read(); }
 
-StatusOr<std::unique_ptr<StateSource>> Trainer::Open(uint64_t step) const {
-  return OpenState(job_.get(), step);
+StatusOr<std::unique_ptr<StateSource>> Trainer::Open(uint64_t step, Follows follows) const {
+  return OpenState(job_.get(), step, follows);
 }
 
 Status Trainer::BringToHost() {
@@ -70,10 +70,27 @@ Status Trainer::BringToHost() {
   return job_->BringToHost();
 }
 
-void Trainer::MakeRoom() { room_ = ExpectState(*job_); }
+void Trainer::MakeRoom() { room_.emplace(EmptyState(*job_)); }
+
+State Trainer::TakeRoom() {
+  if (!room_) MakeRoom();
+  State room = *std::move(room_);
+  room_.reset();
+  return room;
+}
 
 std::unique_ptr<IncomingState> Trainer::Expect() {
-  return room_ != nullptr ? std::move(room_) : ExpectState(*job_);
+  return std::make_unique<IncomingState>(TakeRoom());
+}
+
+bool Trainer::follows() const {
+  return Follower::Can(*job_) && job_->TrainedBytes() >= job_->options.follow_bytes;
+}
+
+std::shared_ptr<Follower> Trainer::Follow(const std::string& source) {
+  follower_.reset();
+  follower_ = std::make_shared<Follower>(job_.get(), TakeRoom(), source);
+  return follower_;
 }
 
 Status Trainer::Adopt(IncomingState* incoming, const Sha256Digest& digest) {
@@ -120,21 +137,30 @@ Status Trainer::CheckAssignment(const Assignment& assignment, const RunPeers& pe
   return absl::OkStatus();
 }
 
+RunResult Trainer::Refused(const Status& status) const {
+  RunResult result;
+  DescribeState(*job_, &result);
+  result.reason = Message(status);
+  result.code = FailureOf(status);
+  return result;
+}
+
 RunResult Trainer::Run(const Assignment& assignment, const RunPeers& peers,
                        const std::stop_token& stop) {
   const DefaultFloatMode float_mode;
   room_.reset();
   const Status status = CheckAssignment(assignment, peers);
   if (!status.ok()) {
-    RunResult result;
-    DescribeState(*job_, &result);
-    result.reason = Message(status);
-    result.code = FailureOf(status);
-    return result;
+    if (follower_ != nullptr) follower_->GiveUp();
+    return Refused(status);
   }
-  spdlog::info("run begins: job={} generation={} rank={} of={} shards={} step={}", job_->id.value(),
-               assignment.generation.ToString(), assignment.position.rank, assignment.position.size,
-               assignment.shards.size(), assignment.start_step);
+  if (job_->weights_stale) {
+    if (const Status refreshed = job_->RefreshWeights(); !refreshed.ok()) return Refused(refreshed);
+  }
+  spdlog::info("run begins: job={} generation={} rank={} of={} shards={} step={}{}",
+               job_->id.value(), assignment.generation.ToString(), assignment.position.rank,
+               assignment.position.size, assignment.shards.size(), assignment.start_step,
+               job_->follower != nullptr ? " follows" : "");
   return StepLoop(job_.get(), assignment, peers, stop).Run();
 }
 

@@ -27,6 +27,7 @@
 #include "worker/state/checkpoint_sink.h"
 #include "worker/state/init_weights.h"
 #include "worker/state/state_row.h"
+#include "worker/train/follower.h"
 #include "worker/train/job_plan.h"
 #include "worker/train/progress.h"
 
@@ -88,6 +89,7 @@ struct TrainerOptions {
   // Of parameters and slots, from which on members end a step together (ReducerOptions), since a
   // copy from a peer would take a good part of a second.
   size_t ends_together_bytes = size_t{128} << 20;
+  size_t follow_bytes = size_t{128} << 20;  // likewise, from which on a joiner follows
   size_t checkpoint_copies = 2;  // of states that wait for delivery; older ones are dropped
   // What the job begins with, where its spec has an init; read by Prepare alone. Without it the
   // trainer cannot run from S(0).
@@ -153,8 +155,9 @@ class Trainer {
 
   // S(step), for a peer: consistent, also while a run is on, and no copy (OpenState). Any thread;
   // the trainer outlives the last Read. UNAVAILABLE: the state is not there yet;
-  // FAILED_PRECONDITION: it is past it.
-  [[nodiscard]] StatusOr<std::unique_ptr<StateSource>> Open(uint64_t step) const;
+  // FAILED_PRECONDITION: it is past it, or cannot be followed.
+  [[nodiscard]] StatusOr<std::unique_ptr<StateSource>> Open(uint64_t step,
+                                                            Follows follows = Follows::kNo) const;
   // Before a run in which somebody may read the state: from then on that leaves a device that has
   // it alone. Step thread.
   Status BringToHost();
@@ -165,6 +168,13 @@ class Trainer {
   void MakeRoom();
   [[nodiscard]] std::unique_ptr<IncomingState> Expect();
   Status Adopt(IncomingState* incoming, const Sha256Digest& digest);
+  // Whether it can do without a whole state of `source` before a run, and its state is large enough
+  // for that to matter. Follow takes pieces in; once it took up their first numbers a run may
+  // begin, which follows. Until the state is whole the trainer gives nothing of it away, and at the
+  // end of the run it holds the former one again; the follower is there until the next Follow. Step
+  // thread.
+  [[nodiscard]] bool follows() const;
+  [[nodiscard]] std::shared_ptr<Follower> Follow(const std::string& source);
   // Likewise by a checkpoint of a job with the same ResultSpec, or by the one that it continues.
   Status Restore(const Checkpoint& checkpoint);
   // A checkpoint of the state as it is, for a sink of the caller's. Step thread, no run is on.
@@ -190,8 +200,12 @@ class Trainer {
   [[nodiscard]] Status CheckAssignment(const Assignment& assignment, const RunPeers& peers) const;
 
   const std::unique_ptr<TrainingJob> job_;
+  [[nodiscard]] State TakeRoom();
+  [[nodiscard]] RunResult Refused(const Status& status) const;
+
   const KnownShard known_;
-  std::unique_ptr<IncomingState> room_;
+  std::optional<State> room_;
+  std::shared_ptr<Follower> follower_;  // of the newest Follow; ends before the job
 };
 
 }  // namespace ringmaster::worker

@@ -1,5 +1,6 @@
 #include "worker/train/training_job.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -165,7 +166,18 @@ Status TrainingJob::TakeInit() {
   return RefreshWeights();
 }
 
+// The weights point into the arena of the parameters: there the values move, and not the arena.
+void TrainingJob::ExchangeState(State* other) {
+  std::swap(*state, *other);
+  if (!weights->master().empty()) {
+    std::swap(state->parameters, other->parameters);
+    std::ranges::swap_ranges(state->parameters.span(), other->parameters.span());
+  }
+  ++states_replaced;
+}
+
 Status TrainingJob::RefreshWeights() {
+  weights_stale = false;
   RING_RETURN_IF_ERROR(weights->LoadFrozen(state->frozen.span()));
   if (device != nullptr) {
     MutexLock lock(state_mu);

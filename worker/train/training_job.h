@@ -33,6 +33,8 @@
 
 namespace ringmaster::worker {
 
+class Follower;
+
 struct TrainingJob {
   TrainingJob(JobId job_id, const v1::ResolvedJob& resolved_job,
               const TrainerOptions& trainer_options)
@@ -73,6 +75,8 @@ struct TrainingJob {
   // The step thread writes the state and the newest evaluations under it, and reads them
   // without; other threads read them under it.
   Mutex state_mu;
+  Follower* follower = nullptr;  // of which the state is, that lacks pieces yet; under state_mu
+  bool weights_stale = false;    // the cores' are of another state
   uint64_t states_replaced = 0;  // how often the state was another one then; under state_mu
   // Of the state that was last hashed for somebody who fetches it, with states_replaced then; under
   // state_mu.
@@ -86,6 +90,10 @@ struct TrainingJob {
   [[nodiscard]] bool scaled() const { return spec().policy() == v1::POLICY_MIXED_FLOAT16; }
   // Whether a device that can has the state of it.
   [[nodiscard]] bool keeps_device_state() const { return exact_sums() && Trains(spec()); }
+  // Of parameters and slots.
+  [[nodiscard]] size_t TrainedBytes() const {
+    return layout->blocks().arena_elements() * (1 + layout->slot_names().size()) * sizeof(float);
+  }
   [[nodiscard]] bool exact_sums() const { return spec().reduction() != v1::REDUCTION_FLOAT32; }
   [[nodiscard]] exact::Record EmptyRecord() const {
     return exact::Record(layout->step_record(spec().shards()));
@@ -103,6 +111,9 @@ struct TrainingJob {
   // Makes them see the average in place of the parameters, until RefreshWeights. The job has one,
   // and a step that was begun is dropped where its sums are on a device. Takes state_mu.
   Status ShowAverage();
+  // The state and `other`, of the same layout, become each other; the weights are stale then. Under
+  // state_mu.
+  void ExchangeState(State* other);
   // Makes `state` the newest, where a device is ahead of it. Under state_mu. Whoever reads
   // parameters, slots or units comes here first.
   Status BringToHost() { return device == nullptr ? absl::OkStatus() : device->Store(state.get()); }

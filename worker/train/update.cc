@@ -153,9 +153,11 @@ StatusOr<exact::BlockSum> Train(TrainingJob* job, Change change, ReducedSums sum
                                              : TrainHere(job, change, std::move(sums)));
   read.trained = std::move(trained.pass.read);
   read.exponents = trained.exponents_read;
-  const std::string what = NameDifference(*state.layout, state.written, read);
+  // While pieces are on their way nothing is known of what is there.
+  const bool whole = job->follower == nullptr;
+  const std::string what = whole ? NameDifference(*state.layout, state.written, read) : "";
   if (!what.empty()) return LoseState(job, what);
-  if (!trained.pass.not_finite.empty()) {
+  if (whole && !trained.pass.not_finite.empty()) {
     job->lost_state = NotFinite(
         "step {}: {} is not finite (NaN or infinity) after the update. A smaller learning rate, or "
         "a look at the data, may help",

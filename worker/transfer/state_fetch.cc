@@ -111,6 +111,7 @@ Attempt StateFetch::Try() {
   request.mutable_generation()->set_term(options_.generation.term);
   request.mutable_generation()->set_counter(options_.generation.counter);
   request.set_ticket(options_.ticket);
+  request.set_follows(options_.follows == Follows::kYes);
   const auto prepare = [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
     // As a generated stub does, but for the type of what comes.
     return std::unique_ptr<grpc::ClientAsyncReaderInterface<grpc::ByteBuffer>>(

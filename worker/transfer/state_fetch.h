@@ -27,7 +27,8 @@ struct FetchOptions {
   uint64_t step = 0;
   GenerationId generation;  // that begins there, and its ticket
   std::string ticket;
-  std::string worker;  // that asks
+  std::string worker;              // that asks
+  Follows follows = Follows::kNo;  // pieces may be of later states
   std::chrono::steady_clock::time_point deadline;
   // The source is given up when it sends nothing for so long while it streams, or when for so long
   // nobody answered at its address.

@@ -40,20 +40,23 @@ Evaluation FromProto(const v1::EvaluationResult& result) {
 
 struct PieceHeader {
   uint64_t offset = 0;
+  uint64_t step = 0;
   uint32_t crc32c = 0;
 
   void Encode(uint8_t* to) const {
     std::memcpy(to, &offset, sizeof(offset));
-    std::memcpy(to + sizeof(offset), &crc32c, sizeof(crc32c));
+    std::memcpy(to + 8, &step, sizeof(step));
+    std::memcpy(to + 16, &crc32c, sizeof(crc32c));
   }
   static PieceHeader Decode(const uint8_t* from) {
     PieceHeader header;
     std::memcpy(&header.offset, from, sizeof(offset));
-    std::memcpy(&header.crc32c, from + sizeof(offset), sizeof(crc32c));
+    std::memcpy(&header.step, from + 8, sizeof(step));
+    std::memcpy(&header.crc32c, from + 16, sizeof(crc32c));
     return header;
   }
 };
-static_assert(kPieceHeaderBytes == sizeof(PieceHeader::offset) + sizeof(PieceHeader::crc32c));
+static_assert(kPieceHeaderBytes == 16 + sizeof(PieceHeader::crc32c));
 
 }  // namespace
 
@@ -68,13 +71,14 @@ grpc::ByteBuffer HeaderMessage(const StateFacts& facts) {
   return {&slice, 1};
 }
 
-StatusOr<grpc::ByteBuffer> PieceMessage(StateSource* source, uint64_t offset, size_t size) {
+StatusOr<grpc::ByteBuffer> PieceMessage(StateSource* source, uint64_t offset) {
+  const auto size = static_cast<size_t>(source->PieceEnd(offset) - offset);
   grpc_slice memory = grpc_slice_malloc_large(kPieceHeaderBytes + size);
   const grpc::Slice slice(memory, grpc::Slice::STEAL_REF);
   uint8_t* const begin = GRPC_SLICE_START_PTR(memory);
   const std::span<uint8_t> bytes(begin + kPieceHeaderBytes, size);
-  RING_RETURN_IF_ERROR(source->Read(offset, bytes));
-  PieceHeader{offset, ExtendCrc32c(0, bytes)}.Encode(begin);
+  RING_ASSIGN_OR_RETURN(const uint64_t step, source->Read(offset, bytes));
+  PieceHeader{offset, step, ExtendCrc32c(0, bytes)}.Encode(begin);
   return grpc::ByteBuffer(&slice, 1);
 }
 
@@ -138,7 +142,7 @@ Status StateReceiver::TakePiece(const grpc::ByteBuffer& message) {
                     received_, crc, header.crc32c);
   }
   for (const std::span<const uint8_t> part : parts) {
-    sink_->Write(received_, part);
+    RING_RETURN_IF_ERROR(sink_->Write(received_, header.step, part));
     received_ += part.size();
   }
   return absl::OkStatus();

@@ -12,15 +12,14 @@
 
 namespace ringmaster::worker {
 
-inline constexpr size_t kStatePieceBytes = size_t{1} << 20;
-// Before the bytes of a piece: their offset in the row (8 bytes) and CRC-32C (4), little-endian.
-inline constexpr size_t kPieceHeaderBytes = 12;
+// Before the bytes of a piece, little-endian: their offset in the row (8 bytes), the step of their
+// state (8), and CRC-32C (4).
+inline constexpr size_t kPieceHeaderBytes = 20;
 
 // The first message.
 [[nodiscard]] grpc::ByteBuffer HeaderMessage(const StateFacts& facts);
-// Bytes of the row from `offset` on, read from `source`, whose errors it returns.
-[[nodiscard]] StatusOr<grpc::ByteBuffer> PieceMessage(StateSource* source, uint64_t offset,
-                                                      size_t size);
+// The piece of the row that begins at `offset`, read from `source`, whose errors it returns.
+[[nodiscard]] StatusOr<grpc::ByteBuffer> PieceMessage(StateSource* source, uint64_t offset);
 
 // Takes the messages of one stream, in their order and no others.
 class StateReceiver {
@@ -28,7 +27,7 @@ class StateReceiver {
   // S(step); `sink` outlives it.
   StateReceiver(uint64_t step, StateSink* sink) : step_(step), sink_(sink) {}
 
-  // DATA_LOSS says what differs; the receiver is spent then.
+  // DATA_LOSS says what differs, else it is the sink's error; the receiver is spent then.
   [[nodiscard]] Status Take(const grpc::ByteBuffer& message);
   // All bytes are there.
   [[nodiscard]] bool complete() const { return begun_ && received_ == facts_.bytes; }

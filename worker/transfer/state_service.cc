@@ -138,7 +138,8 @@ grpc::Status StateService::Check(const v1::FetchRequest& request) const {
   return grpc::Status::OK;
 }
 
-StatusOr<StateService::Opened> StateService::Open(const JobId& job, uint64_t step) {
+StatusOr<StateService::Opened> StateService::Open(const JobId& job, uint64_t step,
+                                                  Follows follows) {
   std::shared_ptr<Offered> offered = BeginCall();
   if (!offered) {
     return Error(absl::StatusCode::kUnavailable, "the worker offers no state of {} now",
@@ -146,7 +147,7 @@ StatusOr<StateService::Opened> StateService::Open(const JobId& job, uint64_t ste
   }
   StatusOr<std::unique_ptr<StateSource>> state =
       FailedPrecondition("the worker serves job {}, not {}", offered->job.value(), job.value());
-  if (offered->job == job) state = offered->open(step);
+  if (offered->job == job) state = offered->open(step, follows);
   const uint64_t number = offered->number;
   offered.reset();  // Withdraw may be waiting, and then this one is the last
   EndCall();
@@ -160,8 +161,7 @@ StatusOr<grpc::ByteBuffer> StateService::Read(const Opened& opened, uint64_t off
   StatusOr<grpc::ByteBuffer> message =
       FailedPrecondition("the worker serves another job now, or prepared this one anew");
   if (offered->number == opened.offer) {
-    const uint64_t left = opened.state->facts().bytes - offset;
-    message = PieceMessage(opened.state.get(), offset, std::min<uint64_t>(kStatePieceBytes, left));
+    message = PieceMessage(opened.state.get(), offset);
   }
   offered.reset();
   EndCall();

@@ -2,7 +2,8 @@
 // the life of the daemon, which outlives the server that it is registered with. Its thread,
 // "states", opens the job's state and reads it piece by piece; gRPC's threads only pass on what is
 // ready. No copy of the whole is made: a stream ends when the state goes on, which it does not
-// before those who fetch it are in the ring, or left out of it. Thread-safe, but for Start and
+// before those who fetch it are in the ring, or left out of it; but for who follows, whose stream
+// goes on with the state. Thread-safe, but for Start and
 // Stop, which its one owner calls. Only who shows the ticket of the newest generation that began
 // here gets a state: those whom its Start names.
 #pragma once
@@ -40,9 +41,10 @@ class StateService : public v1::States::WithRawCallbackMethod_Fetch<v1::States::
     // A fetcher that takes no piece for so long is given up. Looked at once a second.
     std::chrono::milliseconds write_limit{10'000};
   };
-  // As Trainer::Open: UNAVAILABLE: not there yet; FAILED_PRECONDITION: past it. May take long.
-  // Asked for every stream.
-  using OpenState = std::function<StatusOr<std::unique_ptr<StateSource>>(uint64_t step)>;
+  // As Trainer::Open: UNAVAILABLE: not there yet; FAILED_PRECONDITION: past it, or who follows is
+  // to fetch it whole. May take long. Asked for every stream.
+  using OpenState =
+      std::function<StatusOr<std::unique_ptr<StateSource>>(uint64_t step, Follows follows)>;
 
   StateService() : StateService(Options()) {}
   explicit StateService(Options options);
@@ -86,7 +88,7 @@ class StateService : public v1::States::WithRawCallbackMethod_Fetch<v1::States::
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // For streams: a state, a message of it, both on the thread "states"; a task for that thread; the
   // stream is over.
-  [[nodiscard]] StatusOr<Opened> Open(const JobId& job, uint64_t step);
+  [[nodiscard]] StatusOr<Opened> Open(const JobId& job, uint64_t step, Follows follows);
   [[nodiscard]] StatusOr<grpc::ByteBuffer> Read(const Opened& opened, uint64_t offset);
   [[nodiscard]] bool Post(Loop::Task task) { return loop_.Post(std::move(task)); }
   void Done(const std::shared_ptr<StateStream>& stream);

@@ -23,7 +23,11 @@ grpc::Status Refusal(const Status& status) {
 
 StateStream::StateStream(StateService* service, grpc::CallbackServerContext* context,
                          const v1::FetchRequest& request)
-    : service_(service), job_(request.job_id()), step_(request.step()), context_(context) {}
+    : service_(service),
+      job_(request.job_id()),
+      step_(request.step()),
+      follows_(request.follows() ? Follows::kYes : Follows::kNo),
+      context_(context) {}
 
 void StateStream::Begin() {
   MutexLock lock(mu_);
@@ -54,7 +58,7 @@ bool StateStream::left() {
 StatusOr<std::optional<grpc::ByteBuffer>> StateStream::NextMessage() {
   if (left()) return absl::CancelledError("the fetcher left");
   if (!opened_) {
-    RING_ASSIGN_OR_RETURN(opened_, service_->Open(job_, step_));
+    RING_ASSIGN_OR_RETURN(opened_, service_->Open(job_, step_, follows_));
     return HeaderMessage(opened_->state->facts());
   }
   const uint64_t bytes = opened_->state->facts().bytes;

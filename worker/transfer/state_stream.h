@@ -46,6 +46,7 @@ class StateStream : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   StateService* const service_;
   const JobId job_;
   const uint64_t step_;
+  const Follows follows_;
 
   // The service's thread only.
   std::optional<StateService::Opened> opened_;

@@ -1,11 +1,12 @@
 // Random regroups, generation after generation: members stop, leave at a boundary, die and join,
-// shards move, states are copied - and every checkpoint is that of the undisturbed run.
+// shards move, states are copied, before a run or beside it - and every checkpoint is that of the
+// undisturbed run.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
 #include <random>
 
-#include "tests/worker/train/regroup_case.h"
+#include "tests/worker/train/follow_case.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -17,6 +18,7 @@ struct Worker {
   std::unique_ptr<Trainer> trainer;
   std::vector<uint32_t> folded;
   bool evaluated = false;
+  std::unique_ptr<Feed> feed = nullptr;  // it follows
 };
 
 class Storm {
@@ -24,6 +26,7 @@ class Storm {
   Storm(FakeCase* job, Interrupt* interrupt, uint32_t seed)
       : job_(job), interrupt_(interrupt), random_(seed), workers_(kWorkers) {
     if (seed % 2 == 0) options_.ends_together_bytes = 0;
+    if (seed % 4 < 2) options_.follow_bytes = 0;
   }
 
   // Until every member of a generation finished; an error when that does not come.
@@ -43,6 +46,7 @@ class Storm {
     return Internal("the job does not end");
   }
   [[nodiscard]] std::vector<Checkpoint> checkpoints() const { return sink_->checkpoints(); }
+  [[nodiscard]] size_t followed() const { return followed_; }
   [[nodiscard]] size_t kept() const { return kept_; }  // shards that a new generation took over
 
  private:
@@ -81,6 +85,11 @@ class Storm {
     for (size_t i = 0; i < in_; ++i) {
       Worker& worker = workers_[i];
       if (holds(worker)) continue;
+      if (worker.trainer->follows() && holder->trainer->follows() && Draw(2) == 0) {
+        RING_ASSIGN_OR_RETURN(worker.feed, FollowFrom(*holder->trainer, worker.trainer.get()));
+        ++followed_;
+        continue;
+      }
       RING_ASSIGN_OR_RETURN(const auto copy, CopyOf(*holder->trainer, step_));
       RING_RETURN_IF_ERROR(AdoptCopy(copy, holder->trainer->digest(), worker.trainer.get()));
       worker.folded.clear();
@@ -94,8 +103,11 @@ class Storm {
     std::vector<std::vector<uint32_t>> shards(in_);
     for (uint32_t shard = 0; shard < kVirtual; ++shard) {
       size_t owner = Draw(in_);
+      while (workers_[owner].feed != nullptr) owner = (owner + 1) % in_;
       for (size_t i = 0; keep && i < in_; ++i) {
-        if (std::ranges::count(workers_[i].folded, shard) > 0) owner = i;
+        if (std::ranges::count(workers_[i].folded, shard) > 0 && workers_[i].feed == nullptr) {
+          owner = i;
+        }
       }
       shards[owner].push_back(shard);
     }
@@ -127,6 +139,7 @@ class Storm {
     std::vector<RunResult> results = RunGeneration(generation, &links);
     interrupt_->Arm(0, {});
     for (size_t i = 0; i < in_; ++i) {
+      workers_[i].feed.reset();
       workers_[i].folded = results[i].folded;
       workers_[i].evaluated = results[i].evaluated;
     }
@@ -143,6 +156,7 @@ class Storm {
   uint64_t step_ = 0;
   bool evaluated_ = false;
   size_t kept_ = 0;
+  size_t followed_ = 0;
   const std::shared_ptr<MemorySink> sink_ = std::make_shared<MemorySink>();
 };
 
@@ -163,7 +177,7 @@ size_t RequireUndisturbed(const v1::JobSpec& spec, uint64_t steps, uint32_t seed
   FakeCase job(interrupt.Hooks(hooks), spec);
   const auto reference = job.Run(kAlone);
   RequireFinished(reference, steps);
-  size_t kept = 0;
+  size_t kept = 0, followed = 0;
   for (uint32_t seed = 0; seed < seeds; ++seed) {
     INFO("seed " << seed);
     Storm storm(&job, &interrupt, seed);
@@ -173,7 +187,9 @@ size_t RequireUndisturbed(const v1::JobSpec& spec, uint64_t steps, uint32_t seed
     REQUIRE(*manifest == LastManifest(reference));
     RequireSameManifests(storm.checkpoints(), reference[0].checkpoints);
     kept += storm.kept();
+    followed += storm.followed();
   }
+  REQUIRE(followed > 0);
   return kept;
 }
 

@@ -135,7 +135,7 @@ TEST_CASE("StateExchange: the state that is held is offered, until it goes on or
     REQUIRE((*trainer)->Restore(At(reference[0].checkpoints, 4)).ok());
     words = "the state of step 4 was replaced while it was read";
   }
-  const Status gone = (*before)->Read(0, bytes);
+  const Status gone = (*before)->Read(0, bytes).status();
   REQUIRE(gone.code() == absl::StatusCode::kFailedPrecondition);
   REQUIRE(Message(gone) == words);
 }
@@ -342,7 +342,7 @@ TEST_CASE("Memory plan: every copy of the state that may be there at once is cou
     copy.files = *CopyState(*training.state);
     training.checkpoints.Keep(std::move(copy));
   }
-  const auto offered = OpenState(&training, 0);  // which is no copy
+  const auto offered = OpenState(&training, 0, Follows::kNo);  // which is no copy
   REQUIRE(offered.ok());
   const auto restored = CopyState(*training.state);
   REQUIRE(restored.ok());

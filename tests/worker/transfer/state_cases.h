@@ -53,8 +53,7 @@ inline std::vector<std::string> MessagesOf(const MemoryState& state) {
   MemorySource source(&state);
   std::vector<std::string> all = {BytesOf(HeaderMessage(state.its))};
   for (uint64_t at = 0; at < state.bytes.size(); at += kStatePieceBytes) {
-    const size_t size = std::min(kStatePieceBytes, state.bytes.size() - at);
-    all.push_back(BytesOf(*PieceMessage(&source, at, size)));
+    all.push_back(BytesOf(*PieceMessage(&source, at)));
   }
   return all;
 }

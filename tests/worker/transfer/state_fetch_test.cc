@@ -77,7 +77,7 @@ const std::vector<BadStream>& BadStreams() {
       {"a piece left out", [](M* m) { m->erase(m->begin() + 2); },
        "bytes at offset 2097152 arrived, expected offset 1048576"},
       {"an empty piece", [](M* m) { (*m)[1].resize(kPieceHeaderBytes); },
-       "a message of 12 bytes after 0 of 2097161: no piece"},
+       "a message of 20 bytes after 0 of 2097161: no piece"},
       {"half a piece's header", [](M* m) { (*m)[1].resize(5); },
        "a message of 5 bytes after 0 of 2097161: no piece"},
       {"too many bytes",

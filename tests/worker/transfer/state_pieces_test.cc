@@ -9,19 +9,22 @@
 
 namespace ringmaster::worker {
 
-TEST_CASE("States' messages: a piece is its offset, its CRC-32C and its bytes") {
+TEST_CASE("States' messages: a piece is its offset, its step, its CRC-32C and its bytes") {
   const MemoryState state = MakeState(7, kMiB + 5);
   const std::vector<std::string> messages = MessagesOf(state);
   REQUIRE(messages.size() == 3);
   const std::string& last = messages.back();
-  REQUIRE(last.size() == 12 + 5);
+  REQUIRE(last.size() == 20 + 5);
   uint64_t offset = 0;
+  uint64_t step = 0;
   uint32_t crc = 0;
   std::memcpy(&offset, last.data(), 8);
-  std::memcpy(&crc, last.data() + 8, 4);
+  std::memcpy(&step, last.data() + 8, 8);
+  std::memcpy(&crc, last.data() + 16, 4);
   CHECK(offset == kMiB);
+  CHECK(step == 7);
   const std::string bytes = state.bytes.substr(kMiB);
-  CHECK(last.substr(12) == bytes);
+  CHECK(last.substr(20) == bytes);
   CHECK(crc == ExtendCrc32c(0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}));
 }
 
@@ -45,7 +48,7 @@ TEST_CASE("StateReceiver: takes what was cut, whatever the size, and what is kno
 TEST_CASE("StateReceiver: a message may arrive in slices, also with a cut header") {
   const MemoryState state = MakeState(3, 100);
   const std::vector<std::string> messages = MessagesOf(state);
-  for (const size_t cut : {1U, 8U, 11U, 12U, 13U, 50U}) {
+  for (const size_t cut : {1U, 8U, 15U, 19U, 20U, 21U, 50U}) {
     MemoryState got;
     StateReceiver receiver(3, &got);
     CHECK(receiver.Take(MessageOf(messages[0])) == absl::OkStatus());

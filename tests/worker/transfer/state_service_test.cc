@@ -43,8 +43,8 @@ class Source {
   [[nodiscard]] std::string address() const { return fmt::format("127.0.0.1:{}", port_); }
   [[nodiscard]] grpc::Channel* channel() const { return channel_.get(); }
   // For those that have the ticket of a generation of kJob.
-  void Offer(const JobId& job, StateService::OpenState open) {
-    service.Offer(job, std::move(open));
+  void Offer(const JobId& job, std::function<StateOr(uint64_t step)> open) {
+    service.Offer(job, [open = std::move(open)](uint64_t step, Follows) { return open(step); });
     service.Admit(kJob, kGeneration, kTicket);
   }
   [[nodiscard]] FetchOptions Ask(uint64_t step) const {

@@ -1,0 +1,217 @@
+// A job that follows its ring while its state is on its way.
+#include <catch2/catch.hpp>
+#include <limits>
+#include <random>
+
+#include "tests/support/model_option.h"
+#include "tests/worker/train/follow_case.h"
+
+namespace ringmaster::worker {
+namespace {
+
+// Ten pieces of parameters and slots.
+v1::JobSpec LargeSpec() {
+  v1::JobSpec spec = SmallSpec();
+  testing::SetHidden({192}, spec.mutable_model());
+  spec.mutable_optimizer()->mutable_ema()->set_decay(0.5);
+  return spec;
+}
+
+FakeHooks OnHost(FakeHooks hooks = {}) {
+  hooks.has_state = [](uint32_t) { return false; };
+  return hooks;
+}
+
+// What a follower tells, and when it was whole.
+class Told : public ProgressList {
+ public:
+  void OnProgress(const Progress& progress) override {
+    RING_CHECK(whole, "nothing is told of a state that is not there");
+    ProgressList::OnProgress(progress);
+  }
+  void OnWhole() override {
+    RING_CHECK(!whole, "once");
+    whole = true;
+  }
+  bool whole = false;
+};
+
+// Has pieces wait for the next step of `source`, one in `every` that would come after it.
+FeedHooks Spread(const Trainer* source, uint32_t every, uint32_t seed) {
+  const auto random = std::make_shared<std::mt19937>(seed);
+  return {.before_read = [source, every, random](uint64_t step) -> Status {
+    if ((*random)() % every > 0 || step == kSteps) return absl::OkStatus();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (source->pulse().applied <= step) {
+      if (std::chrono::steady_clock::now() > deadline) return absl::DeadlineExceededError("late");
+      std::this_thread::yield();
+    }
+    return absl::OkStatus();
+  }};
+}
+
+struct Ring {
+  explicit Ring(FakeCase* job) {
+    for (int i = 0; i < 3; ++i) trainers.push_back(*job->Prepare());
+  }
+  // Two members at S(step), which have all shards, and a third one that has none and follows.
+  Generation Begin(uint64_t step) {
+    if (step > 0) {
+      std::stop_source stop;
+      StopAt first(step, &stop);
+      Generation alone{.ring = Members()};
+      alone.ring.pop_back();
+      alone.ring[0].observer = &first;
+      alone.ring[0].at_boundary = stop.get_token();
+      for (const RunResult& result : RunGeneration(alone)) {
+        RING_CHECK(result.end == RunEnd::kStopped, "both end where they should");
+      }
+    }
+    Generation next{.counter = 2, .ring = Members()};
+    next.ring[2].observer = &told;
+    return next;
+  }
+  std::vector<Place> Members() {
+    return {{.trainer = trainers[0].get(), .shards = {0, 2}},
+            {.trainer = trainers[1].get(), .shards = {1, 3}},
+            {.trainer = trainers[2].get(), .shards = {}}};
+  }
+
+  std::vector<std::unique_ptr<Trainer>> trainers;
+  Told told;
+};
+
+void RequireProgressOf(const std::vector<Progress>& reference, const std::vector<Progress>& found) {
+  for (const Progress& one : found) {
+    const auto same = std::ranges::find_if(reference, [&](const Progress& other) {
+      return other.applied == one.applied && other.digest == one.digest;
+    });
+    REQUIRE(same != reference.end());
+  }
+}
+
+void RequireFollows(const v1::JobSpec& spec, const FakeHooks& hooks = {}) {
+  FakeCase job(OnHost(hooks), spec);
+  const auto reference = job.Run(kAlone);
+  RequireFinished(reference);
+  for (const uint64_t begin : {0, 1, 3}) {
+    for (uint32_t every = 1; every <= 5; ++every) {
+      Ring ring(&job);
+      const Generation generation = ring.Begin(begin);
+      INFO("from step " << begin << ", a step for one of " << every);
+      const Trainer& source = *ring.trainers[0];
+      const auto feed = FollowFrom(source, ring.trainers[2].get(), Spread(&source, every, every));
+      REQUIRE(feed.status() == absl::OkStatus());
+      for (const RunResult& result : RunGeneration(generation)) {
+        INFO(result.reason);
+        REQUIRE(result.end == RunEnd::kFinished);
+        REQUIRE(result.digest == reference[0].run.digest);
+      }
+      REQUIRE(ring.told.whole);
+      RequireProgressOf(reference[0].progress, ring.told.all);
+      const auto checkpoint = ring.trainers[2]->MakeCheckpoint();
+      REQUIRE(checkpoint.ok());
+      REQUIRE(checkpoint->manifest_sha256 == LastManifest(reference));
+    }
+  }
+}
+
+TEST_CASE("Follow: whatever comes at which step, the state is the ring's in the end") {
+  RequireFollows(LargeSpec());
+}
+
+TEST_CASE("Follow: nor does it matter that gradients are clipped, or steps skipped") {
+  v1::JobSpec spec = LargeSpec();
+  spec.mutable_optimizer()->mutable_clip()->set_global_norm(0.125);
+  spec.mutable_precision()->set_policy(v1::POLICY_MIXED_FLOAT16);
+  FakeHooks hooks;
+  hooks.on_gradient = [](const ShardInput& input, uint32_t tensor, std::span<float> gradient) {
+    const bool bad = (input.step == 1 || input.step == 4) && input.samples.front() % 2 == 0;
+    if (bad && tensor == 0) gradient[3] = std::numeric_limits<float>::infinity();
+  };
+  RequireFollows(spec, hooks);
+}
+
+TEST_CASE("Follow: who stops before its state is whole holds what it held, and gives none of it") {
+  FakeCase job(OnHost(), LargeSpec());
+  const auto reference = job.Run(kAlone);
+  Ring ring(&job);
+  Generation generation = ring.Begin(1);
+  Trainer& joiner = *ring.trainers[2];
+  const Sha256Digest first = joiner.digest();
+  std::stop_source stop;
+  const auto stops = [&](uint64_t) {
+    // The numbers are here: it is at S(1), and has nothing else of it.
+    RING_CHECK(absl::IsUnavailable(joiner.Open(1).status()), "nothing is offered");
+    stop.request_stop();
+    return absl::OkStatus();
+  };
+  const auto feed = FollowFrom(*ring.trainers[0], &joiner, {.before_read = stops});
+  REQUIRE(feed.ok());
+  for (Place& place : generation.ring) place.stop = stop.get_token();
+  const std::vector<RunResult> results = RunGeneration(generation);
+  REQUIRE(results[2].end == RunEnd::kStopped);
+  REQUIRE_FALSE(ring.told.whole);
+  REQUIRE(results[2].applied == 0);
+  REQUIRE(results[2].digest == first);
+  REQUIRE(joiner.Check() == absl::OkStatus());
+  REQUIRE(joiner.Open(0).ok());
+  // And goes on from it.
+  Generation alone{.counter = 3, .ring = {{.trainer = &joiner, .shards = kAllShards}}};
+  REQUIRE(RunGeneration(alone)[0].digest == reference[0].run.digest);
+}
+
+TEST_CASE("Follow: a source that is lost, or sends other bits, is named") {
+  FakeCase job(OnHost(), LargeSpec());
+  Ring ring(&job);
+  const Generation generation = ring.Begin(1);
+  const bool flips = GENERATE(false, true);
+  const auto spoil = [&](size_t number, std::span<uint8_t> bytes) -> Status {
+    if (number != 2) return absl::OkStatus();
+    bytes[4000] ^= 1;
+    return flips ? absl::OkStatus() : absl::UnavailableError("the stream broke");
+  };
+  const auto feed = FollowFrom(*ring.trainers[0], ring.trainers[2].get(), {.before_write = spoil});
+  REQUIRE(feed.ok());
+  const RunResult result = RunGeneration(generation)[2];
+  REQUIRE(result.end == RunEnd::kPeerLost);
+  REQUIRE(result.neighbour == "source");
+  REQUIRE(result.link_error == absl::StatusCode::kUnavailable);
+  REQUIRE(result.reason.find(flips ? "digest" : "the stream broke") != std::string::npos);
+  REQUIRE(result.applied == 0);
+  REQUIRE_FALSE(ring.told.whole);
+}
+
+TEST_CASE("Follow: a state of another digest is not taken up") {
+  FakeCase job(OnHost(), LargeSpec());
+  Ring ring(&job);
+  (void)ring.Begin(1);
+  Trainer& joiner = *ring.trainers[2];
+  const std::shared_ptr<Follower> follower = joiner.Follow("source");
+  const Feed feed(ring.trainers[0].get(), follower);
+  const Status status = follower->TakeUp(joiner.digest(), [] { return false; });
+  REQUIRE(status.code() == absl::StatusCode::kDataLoss);
+  REQUIRE(joiner.applied() == 0);
+}
+
+TEST_CASE("Follow: what is not updated element by element on the host is fetched whole") {
+  TrainerOptions options = SmallBuckets();
+  options.follow_bytes = 0;
+  v1::JobSpec spec = LargeSpec();
+  REQUIRE((*FakeCase(OnHost(), spec).Prepare(1, options))->follows());
+  REQUIRE_FALSE((*FakeCase(OnHost(), spec).Prepare())->follows());  // too small to be worth it
+  FakeHooks hooks = OnHost();
+  if (GENERATE(false, true)) {
+    spec.mutable_optimizer()->mutable_lamb();
+  } else {
+    hooks.has_state = [](uint32_t) { return true; };
+  }
+  FakeCase job(hooks, spec);
+  const auto trainer = job.Prepare(1, options);
+  REQUIRE_FALSE((*trainer)->follows());
+  const auto opened = (*trainer)->Open(0, Follows::kYes);
+  REQUIRE(opened.status().code() == absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace ringmaster::worker
