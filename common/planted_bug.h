@@ -26,6 +26,7 @@ enum class PlantedBug {
   kCountsShardsTwice,
   kJoinsWithoutState,
   kEndsAlone,
+  kAcknowledgesUnheld,  // who follows, the step that it is at
   // The coordinator.
   kTwoOwners,
   kDealsNoMissingShards,
@@ -56,7 +57,7 @@ enum class PlantedBug {
   kStartsUnstored,  // by class maps that the store does not have
 };
 
-inline constexpr std::array<std::pair<PlantedBug, std::string_view>, 34> kPlantedBugs{{
+inline constexpr std::array<std::pair<PlantedBug, std::string_view>, 35> kPlantedBugs{{
     {PlantedBug::kFramesOfAnyGeneration, "frames_of_any_generation"},
     {PlantedBug::kAppliesAfterFence, "applies_after_fence"},
     {PlantedBug::kStartsAtLowest, "starts_at_lowest"},
@@ -65,6 +66,7 @@ inline constexpr std::array<std::pair<PlantedBug, std::string_view>, 34> kPlante
     {PlantedBug::kCountsShardsTwice, "counts_shards_twice"},
     {PlantedBug::kJoinsWithoutState, "joins_without_state"},
     {PlantedBug::kEndsAlone, "ends_alone"},
+    {PlantedBug::kAcknowledgesUnheld, "acknowledges_unheld"},
     {PlantedBug::kTwoOwners, "two_owners"},
     {PlantedBug::kDealsNoMissingShards, "deals_no_missing_shards"},
     {PlantedBug::kTakesOddWorkers, "takes_odd_workers"},

@@ -73,7 +73,10 @@ std::string Describe(const v1::CoordinatorMessage& message) {
           fmt::format("Start {} K={}", Describe(start.generation()), start.start_step());
       if (start.has_restore()) text += " restore";
       for (const v1::RingMember& member : start.ring()) {
-        text += fmt::format(" {}{}[{}]", member.name(), member.holds() ? "*" : "",
+        text += fmt::format(" {}{}[{}]", member.name(),
+                            member.holds()     ? "*"
+                            : member.follows() ? "~"
+                                               : "",
                             fmt::join(member.shards(), ","));
       }
       return text;

@@ -50,8 +50,10 @@ int main(int argc, char** argv) {
   const SearchResult result = Search({first, seeds, bug, threads, false});
   for (const Failure& failure : result.failures) PrintFailure(failure, bug);
   fmt::print(
-      "{} seeds, {} failed, {} events, {} steps applied, {} generations, {} states fetched\n",
+      "{} seeds, {} failed, {} events, {} steps applied, {} generations, {} states fetched, {} "
+      "followed, of which {} became whole\n",
       result.seeds, result.failures.size(), result.events, result.counts.applied,
-      result.counts.generations, result.counts.fetched_or_restored);
+      result.counts.generations, result.counts.fetched_or_restored, result.counts.followed,
+      result.counts.whole);
   return result.failures.empty() ? 0 : 1;
 }

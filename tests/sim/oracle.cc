@@ -155,7 +155,24 @@ void Oracle::OnRunBegin(const Who& who, const v1::Start& start, uint64_t applied
     cluster_->world.Violate(fmt::format("rule 4: w{} holds S({}), {} starts at step {}", who.host,
                                         applied, generation.ToString(), start.start_step()));
   }
+  for (const v1::RingMember& member : start.ring()) {
+    const bool mine = member.name() == cluster_->NameAt(who.host);
+    if (!mine || !member.follows()) continue;
+    lacking_.insert({who, generation});
+    ++counts_.followed;
+    return;
+  }
   if (applied < start.start_step()) ++counts_.fetched_or_restored;
+}
+
+void Oracle::OnWhole(const Who& who, const v1::Start& start, uint64_t step, StateHash state) {
+  const GenerationId generation = IdOf(start.generation());
+  cluster_->world.Log(
+      fmt::format("w{} is whole: S({}) in {}", who.host, step, generation.ToString()));
+  ++counts_.whole;
+  lacking_.erase({who, generation});
+  CheckStateBy(start.class_maps(), start.job_id(), step, state,
+               fmt::format("state that w{} followed to", who.host));
 }
 
 void Oracle::OnApply(const Who& who, const std::string& job, const GenerationId& generation,
@@ -167,6 +184,10 @@ void Oracle::OnApply(const Who& who, const std::string& job, const GenerationId&
   if (start != starts_.end()) {
     CheckStateBy(start->second.class_maps(), job, applied, state,
                  fmt::format("step applied by w{}", who.host));
+  }
+  if (lacking_.contains({who, generation})) {
+    cluster_->world.Violate(fmt::format("rule 4: w{} applies step {} of {} without its state",
+                                        who.host, applied - 1, generation.ToString()));
   }
   if (generation < acknowledged_[who][job]) {
     cluster_->world.Violate(fmt::format("rule 2: w{} applies a step of {} after it acknowledged {}",
@@ -199,10 +220,10 @@ void Oracle::CheckSkew(const Who& who, const std::string& job, const GenerationI
     const ToyJob* held = worker->trainer().job();
     if (!worker->life()->alive || held == nullptr || held->id.value() != job) continue;
     if (worker->trainer().running() != generation) continue;
-    if (held->applied + 1 < applied || held->applied > applied + 1) {
+    const uint64_t step = worker->trainer().step();
+    if (step + 1 < applied || step > applied + 1) {
       cluster_->world.Violate(fmt::format("rule 3: in {} w{} is at step {}, w{} at step {}",
-                                          generation.ToString(), who.host, applied, host,
-                                          held->applied));
+                                          generation.ToString(), who.host, applied, host, step));
     }
   }
 }
@@ -241,6 +262,7 @@ void Oracle::OnStart(const v1::Start& start) {
     CheckState(start.job_id(), start.start_step(), start.digest(), "Start");
   }
   CheckOneRing(start);
+  CheckFollowers(start);
   const auto job = jobs_.find(start.job_id());
   if (job == jobs_.end()) return;
   // Every shard has one owner: a doubled or missing one would show at the next step anyway.
@@ -253,6 +275,20 @@ void Oracle::OnStart(const v1::Start& start) {
   if (owned.size() != shards || once.size() != shards) {
     cluster_->world.Violate(fmt::format("rule 4: {} assigns {} shards, {} different ones, of {}",
                                         generation.ToString(), owned.size(), once.size(), shards));
+  }
+}
+
+// The first member writes checkpoints, and somebody has what they follow.
+void Oracle::CheckFollowers(const v1::Start& start) {
+  const bool held = std::ranges::any_of(start.ring(), &v1::RingMember::holds);
+  for (const v1::RingMember& member : start.ring()) {
+    if (!member.follows()) continue;
+    const bool first = &member == &start.ring(0);
+    if (member.shards().empty() && !member.holds() && !first && held && !start.has_restore())
+      continue;
+    cluster_->world.Violate(fmt::format("rule 4: {} follows in {} and has {} shards{}",
+                                        member.name(), IdOf(start.generation()).ToString(),
+                                        member.shards_size(), first ? ", first of all" : ""));
   }
 }
 

@@ -6,8 +6,7 @@
 //  2 a worker applies nothing of a generation older than one that it acknowledged a fence of
 //  3 members that run one generation are never more than one step apart
 //  4 a generation has one content, and only current members run it; no run begins below a state
-//  that
-//    its worker holds
+//    that its worker holds; who follows has no shards, and applies nothing before it has the state
 //  5 a worker obeys no term lower than the highest it has seen, also after it started again
 //  6 the published step of a job never falls but after a Rewound regroup, or a restart
 //  7 an acknowledged job exists, once, for ever; it fails for no reason (client.h, cluster.cc)
@@ -59,6 +58,8 @@ class Oracle {
   void OnRunBegin(const Who& who, const v1::Start& start, uint64_t applied);
   void OnStep(const Who& who, const v1::Start& start, uint64_t step);  // it begins to compute it
   void OnBoundary(const Who& who, const v1::Start& start, uint64_t applied);  // it ends there
+  // One that follows has the state of the step that it is at.
+  void OnWhole(const Who& who, const v1::Start& start, uint64_t step, StateHash state);
   void OnApply(const Who& who, const std::string& job, const GenerationId& generation,
                uint64_t applied, StateHash state);
 
@@ -88,6 +89,7 @@ class Oracle {
   // How often it happened, for tests that show that a seed reached something.
   struct Counts {
     uint64_t applied = 0, fetched_or_restored = 0, generations = 0, rewound = 0, kept_shards = 0;
+    uint64_t followed = 0, whole = 0;
   };
   [[nodiscard]] const Counts& counts() const { return counts_; }
 
@@ -114,6 +116,7 @@ class Oracle {
   // `report` carries digests.
   template <typename Report>
   void CheckReport(const Who& who, const Report& report);
+  void CheckFollowers(const v1::Start& start);
   void CheckOneRing(const v1::Start& start);
   // Whether another content of this generation is allowed: the store has forgotten the first one,
   // and none of its processes is in it again.
@@ -130,6 +133,7 @@ class Oracle {
   std::map<Who, std::map<std::string, GenerationId>> acknowledged_;
   std::map<std::pair<Who, GenerationId>, uint64_t> heard_;  // fences: the term then
   std::map<std::string, v1::Start> newest_starts_;          // by job
+  std::set<std::pair<Who, GenerationId>> lacking_;          // runs that follow without the state
   std::map<int, uint64_t> terms_;                           // by host: durable
   struct Reached {
     uint64_t begun = 0;                // 1 + the newest step that a member began

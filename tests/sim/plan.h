@@ -91,6 +91,11 @@ struct Plan {
   bool only_load = false;  // nothing but load happens: nobody is lost
   std::vector<PlannedJob> jobs;
   std::vector<Fault> faults;
+  // Whether workers of that host follow; of half of all clusters all do, or two of three. Nothing
+  // is drawn for it, so that the other seeds mean what they meant.
+  [[nodiscard]] bool FollowsAt(int host) const {
+    return seed % 2 == 1 && (seed % 4 == 1 || host % 3 != 0);
+  }
   Time heal{0};   // no fault after this
   Time limit{0};  // everything must be done
 };

@@ -26,6 +26,8 @@ void Add(const Oracle::Counts& counts, Oracle::Counts* sum) {
   sum->fetched_or_restored += counts.fetched_or_restored;
   sum->generations += counts.generations;
   sum->rewound += counts.rewound;
+  sum->followed += counts.followed;
+  sum->whole += counts.whole;
 }
 
 }  // namespace

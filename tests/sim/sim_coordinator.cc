@@ -175,10 +175,13 @@ void SimCoordinator::TellLie(v1::Progress* progress) {
 }
 
 bool SimCoordinator::NobodyKnowsWhoLied(const v1::JobStatus& failed) const {
+  // Who followed may have got the state of a later step.
   const auto lives = [this](const v1::RingMember& member) {
-    return std::ranges::any_of(cluster_->workers, [&member](const auto& entry) {
-      return entry.second->incarnation() == member.incarnation() && entry.second->life()->alive;
-    });
+    return !member.follows() &&
+           std::ranges::any_of(cluster_->workers, [&member](const auto& entry) {
+             return entry.second->incarnation() == member.incarnation() &&
+                    entry.second->life()->alive;
+           });
   };
   return lie_.told && failed.job_id() == lie_.start.job_id() &&
          failed.failure().word() == "STATE_DIFFERS" &&

@@ -189,6 +189,8 @@ TEST_CASE("Sim: every rule holds in 2,000 clusters under faults") {
   CHECK(result.counts.generations > 2 * kSeeds);
   CHECK(result.counts.fetched_or_restored > kSeeds / 2);
   CHECK(result.counts.rewound > 0);
+  CHECK(result.counts.followed > kSeeds / 4);
+  CHECK(result.counts.whole > kSeeds / 4);
 }
 
 TEST_CASE("Sim: every planted bug is found by a stored seed, and the seeds are clean without it") {

@@ -47,7 +47,7 @@ SimWorker::SimWorker(Cluster* cluster, WorkerHost* host)
   life_->name = fmt::format("{}#{}", host->name, host->starts);
   trainer_ = std::make_unique<ToyTrainer>(
       ToyTrainer::Self{cluster, life_, host->host, host->name, incarnation_, host->cores, host->odd,
-                       InstructionsOf(host->numerics_class)},
+                       InstructionsOf(host->numerics_class), cluster->plan.FollowsAt(host->host)},
       [this](worker::Event event) { Post(std::move(event)); });
 }
 

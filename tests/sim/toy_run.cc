@@ -48,17 +48,22 @@ void ToyRun::After(Time delay, std::function<void(ToyRun&)> what) {
 
 void ToyRun::Begin() {
   bool member = false;
+  int have_shards = 0;
   for (int rank = 0; rank < start_.ring_size(); ++rank) {
     const v1::RingMember& place = start_.ring(rank);
     if (place.holds()) sources_.push_back(rank);
+    if (!place.follows()) ++have_shards;
     if (place.name() != self_.name || place.incarnation() != self_.incarnation) continue;
     member = true;
     rank_ = static_cast<uint32_t>(rank);
+    follows_ = place.follows();
+    keeps_copies_ = !follows_ && have_shards <= 2;
     shards_.assign(place.shards().begin(), place.shards().end());
   }
   if (!member) return End(Outcome::kFailed, "this generation does not contain this worker");
   *job_->resolved.mutable_result()->mutable_class_maps() = start_.class_maps();
   self_.cluster->oracle.OnRunBegin({self_.host, self_.incarnation}, start_, job_->applied);
+  at_ = start_.start_step();
   Watch();
   if (RING_PLANTED(kJoinsWithoutState)) job_->applied = start_.start_step();
   Connect();
@@ -69,7 +74,7 @@ void ToyRun::End(Outcome outcome, const std::string& reason, const std::string& 
   if (ring_ != nullptr) ring_->Leave();
   if (courier_ != nullptr) courier_->Stop();
   for (const auto& [round, frames] : inbox_) {
-    if (round != job_->applied) continue;
+    if (round != step()) continue;
     for (const auto& [rank, contributions] : frames) {
       job_->late_frames.push_back(
           {job_->id.value(), generation_, round, false, rank, contributions});
@@ -79,7 +84,7 @@ void ToyRun::End(Outcome outcome, const std::string& reason, const std::string& 
   ended.job = job_->id;
   ended.generation = generation_;
   ended.outcome = outcome;
-  ended.applied = job_->applied;
+  ended.applied = RING_PLANTED(kAcknowledgesUnheld) ? step() : job_->applied;
   ended.digest = DigestOf(job_->state);
   ended.reason = reason;
   ended.peer = peer;
@@ -125,6 +130,39 @@ void ToyRun::Stop(RunStop when) {
 
 // ---- S(K) ---------------------------------------------------------------------------------------
 
+void ToyRun::Follow() {
+  std::rotate(sources_.begin(), sources_.begin() + static_cast<long>(rank_ % sources_.size()),
+              sources_.end());
+  fetch_begun_ = source_heard_ = self_.cluster->world.now();
+  self_.cluster->faults.At(Point::kFetch, self_.host);
+  if (over_) return;
+  // Here the whole of it comes at once, sooner or later.
+  const Time begins = microseconds(self_.cluster->world.random().Between(0, 150'000));
+  After(begins, [](ToyRun& run) {
+    run.source_heard_ = run.self_.cluster->world.now();
+    run.FetchNext();
+  });
+  for (const Frame& late : std::exchange(job_->late_frames, {})) Receive(late);
+  NextStep();
+}
+
+// Of the step that it asked for. The ring may have gone on meanwhile.
+void ToyRun::BecomeWhole(uint64_t step, StateHash state) {
+  if (source_ != nullptr) source_->Cancel(0);
+  source_.reset();
+  for (; step < at_; ++step) state = NextState(state, sums_.at(step));
+  sums_.clear();
+  follows_ = false;
+  job_->applied = at_;
+  job_->state = state;
+  KeepFolded();
+  self_.cluster->oracle.OnWhole({self_.host, self_.incarnation}, start_, at_, state);
+  const auto fetch = self_.cluster->world.now() - fetch_begun_;
+  post_(worker::RunJoined{job_->id, generation_, std::chrono::duration<double>(fetch).count()});
+  // Behind the last step it was waited for.
+  if (phase_ == Phase::kIdle && !awaits_fence_) NextStep();
+}
+
 // Behind Connect: the others compute their shards meanwhile (worker/job/generation_run.cc).
 void ToyRun::CatchUp() {
   // With a restore the first member has it as soon as it came from the folder.
@@ -156,8 +194,7 @@ void ToyRun::FetchNext() {
 }
 
 void ToyRun::AskSource(int host, const std::string& name) {
-  self_.cluster->world.Log(
-      fmt::format("w{} asks {} for S({})", self_.host, name, start_.start_step()));
+  self_.cluster->world.Log(fmt::format("w{} asks {} for S({})", self_.host, name, at_));
   const std::weak_ptr<ToyRun> weak = weak_from_this();
   const auto lost = [weak](const std::string&) {
     const std::shared_ptr<ToyRun> self = weak.lock();
@@ -165,18 +202,23 @@ void ToyRun::AskSource(int host, const std::string& name) {
   };
   const auto answer = [weak](FetchAnswer answer, uint64_t step, StateHash state) {
     const std::shared_ptr<ToyRun> self = weak.lock();
-    if (self == nullptr || self->over_ || self->phase_ != Phase::kFetching) return;
-    if (answer == FetchAnswer::kHere) return self->Adopt(step, state);
-    if (answer == FetchAnswer::kNotYet) self->source_heard_ = self->self_.cluster->world.now();
-    if (answer == FetchAnswer::kGone) ++self->next_source_;
+    if (self == nullptr || self->over_) return;
+    if (!self->follows_ && self->phase_ != Phase::kFetching) return;
+    if (answer == FetchAnswer::kHere) {
+      return self->follows_ ? self->BecomeWhole(step, state) : self->Adopt(step, state);
+    }
+    // Who follows asks for the step that it is at next.
+    const bool heard = answer == FetchAnswer::kNotYet || self->follows_;
+    if (heard) self->source_heard_ = self->self_.cluster->world.now();
+    if (!heard) ++self->next_source_;
     self->SourceLost();
   };
-  source_ = self_.cluster->network.Connect(
-      self_.host, host, self_.life, lost,
-      [cluster = self_.cluster, host, job = job_->id, step = start_.start_step(),
-       answer](const ConnectionPtr& incoming) {
-        cluster->TrainerAt(host).AcceptFetch(incoming, job, step, answer);
-      });
+  source_ = self_.cluster->network.Connect(self_.host, host, self_.life, lost,
+                                           [cluster = self_.cluster, host, job = job_->id,
+                                            step = at_, answer](const ConnectionPtr& incoming) {
+                                             cluster->TrainerAt(host).AcceptFetch(incoming, job,
+                                                                                  step, answer);
+                                           });
 }
 
 void ToyRun::AskFolder() {
@@ -248,6 +290,7 @@ void ToyRun::Connect() {
 }
 
 void ToyRun::Connected() {
+  if (follows_) return Follow();
   if (job_->applied == start_.start_step()) return Join();
   CatchUp();
 }
@@ -299,7 +342,7 @@ void ToyRun::KeepFolded() {
 bool ToyRun::EndsHere() {
   const bool alone = ring_ == nullptr || RING_PLANTED(kEndsAlone);
   if (alone ? !stop_ : !ends_) return false;
-  self_.cluster->oracle.OnBoundary({self_.host, self_.incarnation}, start_, job_->applied);
+  self_.cluster->oracle.OnBoundary({self_.host, self_.incarnation}, start_, step());
   if (stop_) {
     End(Outcome::kStopped);
     return true;
@@ -316,9 +359,10 @@ void ToyRun::NextStep() {
   job_->phase = "idle";
   if (stop_ == RunStop::kNow || (stop_ && left_by_peer_)) return End(Outcome::kStopped);
   if (left_by_peer_) return;
-  if (job_->applied == job_->total()) return Farewell();
+  if (step() == job_->total()) return follows_ ? void() : Farewell();
   if (EndsHere()) return;
-  self_.cluster->oracle.OnStep({self_.host, self_.incarnation}, start_, job_->applied);
+  self_.cluster->oracle.OnStep({self_.host, self_.incarnation}, start_, step());
+  if (follows_) return SendOwn();
   phase_ = Phase::kComputing;
   job_->phase = "compute";
   own_sent_ = false;
@@ -349,14 +393,17 @@ void ToyRun::ComputeNext() {
 void ToyRun::SendOwn() {
   phase_ = Phase::kExchanging;
   job_->phase = "reduce";
-  Frame own{job_->id.value(), generation_, job_->applied, false, rank_, {}, stop_.has_value()};
+  Frame own{job_->id.value(), generation_, step(), false, rank_, {}, stop_.has_value()};
   if (own.ends) asking_.insert({own.step, rank_});
-  for (const auto& [shard, value] : job_->folded) own.contributions.push_back({shard, value});
+  // What one that follows has folded is of an older step.
+  for (const auto& [shard, value] : job_->folded) {
+    if (!follows_) own.contributions.push_back({shard, value});
+  }
   for (const auto& [shard, value] : std::exchange(again_, {})) {
     own.contributions.push_back({shard, value});
   }
   own_sent_ = true;
-  auto& frames = inbox_[job_->applied];
+  auto& frames = inbox_[step()];
   if (ring_ != nullptr) {
     ring_->Send(own);
     for (const auto& [rank, contributions] : frames) {
@@ -376,7 +423,7 @@ void ToyRun::Receive(const Frame& frame) {
   const uint64_t round = frame.step + (frame.farewell ? kFarewellRound : 0);
   // Who still fetches S(K) keeps what comes for its first step.
   const bool begins = phase_ == Phase::kConnecting || phase_ == Phase::kFetching;
-  const uint64_t applied = begins ? start_.start_step() : job_->applied;
+  const uint64_t applied = begins ? start_.start_step() : step();
   const uint64_t current = applied + (farewell_ ? kFarewellRound : 0);
   if (frame.rank >= static_cast<uint32_t>(start_.ring_size()) || round < current) return;
   if (!inbox_[round].try_emplace(frame.rank, frame.contributions).second) return;
@@ -391,7 +438,7 @@ void ToyRun::Receive(const Frame& frame) {
 }
 
 void ToyRun::CheckComplete() {
-  const uint64_t current = job_->applied + (farewell_ ? kFarewellRound : 0);
+  const uint64_t current = step() + (farewell_ ? kFarewellRound : 0);
   if (inbox_[current].size() != static_cast<size_t>(start_.ring_size())) return;
   if (farewell_) return Finish();
   if (phase_ != Phase::kExchanging) return;
@@ -405,13 +452,18 @@ void ToyRun::CheckComplete() {
 
 void ToyRun::Apply() {
   std::vector<Contribution> all;
-  for (const auto& [rank, contributions] : inbox_[job_->applied]) {
+  for (const auto& [rank, contributions] : inbox_[step()]) {
     all.insert(all.end(), contributions.begin(), contributions.end());
   }
-  inbox_.erase(job_->applied);
-  const auto next = asking_.lower_bound({job_->applied + 1, 0});
-  ends_ = asking_.lower_bound({job_->applied, 0}) != next;
+  inbox_.erase(step());
+  const auto next = asking_.lower_bound({step() + 1, 0});
+  ends_ = asking_.lower_bound({step(), 0}) != next;
   asking_.erase(asking_.begin(), next);
+  if (follows_) {
+    sums_[at_++] = std::move(all);
+    ++job_->progress;
+    return NextStep();
+  }
   job_->state = NextState(job_->state, std::move(all));
   ++job_->applied;
   ++job_->progress;
@@ -441,11 +493,11 @@ void ToyRun::Apply() {
   SaveCheckpoint();
 }
 
-// Here: the ring's first two take a copy.
+// Here: the ring's first two that have shards take a copy.
 bool ToyRun::CheckpointDue() const {
   const uint64_t every = job_->resolved.checkpoint().every_steps();
   const bool due = job_->applied > 0 && every != 0 && job_->applied % every == 0;
-  return rank_ <= 1 && (due || job_->applied == job_->total());
+  return keeps_copies_ && (due || job_->applied == job_->total());
 }
 
 void ToyRun::SaveCheckpoint() {

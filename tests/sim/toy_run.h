@@ -1,6 +1,10 @@
 // One run of a toy job in one generation: fetches S(K) where it is missing, connects the ring,
 // computes steps, sends checkpoints off. What worker/job/job_runner with worker/train and
 // worker/ring is in the product; it obeys the same rules of docs/regroup.md. Owned by a ToyTrainer.
+//
+// One that follows takes part in each round with nothing of its own and keeps the sums, until the
+// state of a step behind K has come: that it brings up to date with the sums since, and goes on
+// from there like the others.
 #pragma once
 
 #include <functional>
@@ -61,6 +65,8 @@ class ToyRun : public std::enable_shared_from_this<ToyRun> {
   [[nodiscard]] ToyRing* ring() { return ring_.get(); }
   [[nodiscard]] bool over() const { return over_; }
   [[nodiscard]] const GenerationId& generation() const { return generation_; }
+  // That it is at: without the state of it while it follows.
+  [[nodiscard]] uint64_t step() const { return follows_ ? at_ : job_->applied; }
 
  private:
   enum class Phase { kFetching, kConnecting, kIdle, kComputing, kExchanging, kUpdating, kLeaving };
@@ -76,6 +82,8 @@ class ToyRun : public std::enable_shared_from_this<ToyRun> {
   void AskFolder();
   void SourceLost();
   void Adopt(uint64_t step, StateHash state);
+  void Follow();
+  void BecomeWhole(uint64_t step, StateHash state);
   void Watch();
   void Connect();
   void Connected();
@@ -101,11 +109,15 @@ class ToyRun : public std::enable_shared_from_this<ToyRun> {
   const std::function<void(worker::Event)> post_;
   uint32_t rank_ = 0;
   std::vector<uint32_t> shards_;
-  std::vector<int> sources_;  // ranks that hold S(K)
+  bool keeps_copies_ = false;  // for checkpoints
+  std::vector<int> sources_;   // ranks that hold S(K)
   size_t next_source_ = 0;
   ConnectionPtr source_;
   Time fetch_begun_{0};
   Time source_heard_{0};
+  bool follows_ = false;                                // without the state
+  uint64_t at_ = 0;                                     // the step, while it follows
+  std::map<uint64_t, std::vector<Contribution>> sums_;  // of the steps since K, while it follows
 
   std::shared_ptr<ToyRing> ring_;
   std::shared_ptr<Courier> courier_;  // of the first member

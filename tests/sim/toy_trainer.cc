@@ -50,6 +50,8 @@ std::optional<GenerationId> ToyTrainer::running() const {
   return run_->generation();
 }
 
+uint64_t ToyTrainer::step() const { return running() ? run_->step() : job_->applied; }
+
 v1::Heartbeat ToyTrainer::heartbeat() const {
   v1::Heartbeat heartbeat;
   heartbeat.set_job_id(shown_job_.value());
@@ -58,7 +60,7 @@ v1::Heartbeat ToyTrainer::heartbeat() const {
   if (job_) {
     heartbeat.set_phase(job_->phase);
     heartbeat.set_progress(job_->progress);
-    heartbeat.set_applied(job_->applied);
+    heartbeat.set_applied(step());
   }
   return heartbeat;
 }
@@ -111,6 +113,7 @@ void ToyTrainer::Do(const worker::PrepareJob& task) {
     worker::PrepareDone done{task.job, {}, DigestOf(job_->state), ""};
     done.known_shard_sha256.assign(self_.cores,
                                    (self_.odd ? "odd " : "known ") + self_.instructions);
+    done.follows = self_.follows;
     post_(std::move(done));
   });
 }

@@ -29,6 +29,7 @@ class ToyTrainer {
     uint32_t cores = 1;
     bool odd = false;          // computes other bits: its known shard differs
     std::string instructions;  // of its class
+    bool follows = false;      // its state is large
   };
 
   ToyTrainer(Self self, std::function<void(worker::Event)> post);
@@ -54,6 +55,8 @@ class ToyTrainer {
   [[nodiscard]] const ToyJob* job() const { return job_ ? &*job_ : nullptr; }
   // The generation that it computes steps of; nothing when no run is on.
   [[nodiscard]] std::optional<GenerationId> running() const;
+  // That its run is at, or else that it holds the state of; there is a job.
+  [[nodiscard]] uint64_t step() const;
 
  private:
   void Next();

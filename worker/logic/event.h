@@ -49,6 +49,7 @@ struct PrepareDone {
   std::string error;
   double known_shard_seconds = 0;
   v1::FailureCode code = v1::FAILURE_CODE_UNSPECIFIED;  // of `error`
+  bool follows = false;  // it can take part while the state is on its way
 };
 
 // A phase of starting began on the job thread; `done` after the first step.
@@ -58,11 +59,12 @@ struct PhaseChanged {
   double seconds = 0;  // that the phase before took
 };
 
-// The worker holds S(K) and the ring of this generation is connected.
+// The worker holds S(K), or, when it follows, the state of the step that the ring is at; and the
+// ring of this generation is connected.
 struct RunJoined {
   JobId job;
   GenerationId generation;
-  double fetch_seconds = 0;  // that S(K) took; 0 when it was here
+  double fetch_seconds = 0;  // that the state took; 0 when it was here
 };
 
 // A neighbour is silent, or its progress stands still, while the run goes on.

@@ -32,6 +32,7 @@ v1::WorkerMessage PreparedMessage(const PrepareDone& event) {
   prepared.set_code(event.code);
   prepared.set_digest(event.digest);
   prepared.set_known_shard_seconds(event.known_shard_seconds);
+  prepared.set_follows(event.follows);
   for (const std::string& sha256 : event.known_shard_sha256) {
     prepared.add_known_shard_sha256(sha256);
   }

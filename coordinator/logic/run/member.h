@@ -91,9 +91,11 @@ struct Member {
   std::string leaves_why;     // as it, or who drained it, said; empty: nobody did
   bool data_differs = false;  // its dataset is not the job's
   bool lost_told = false;     // that it is out of the ring, since its last acknowledgement
+  bool adds = false;          // it had shards in a ring of the job, as far as is known
 
   // Of the current generation.
   bool joined = false;
+  bool follows = false;  // without the state, until it says Joined; what it held before stays
   std::optional<v1::JobFinished> finished;
   bool stopped = false;
   v1::Progress progress;               // the newest

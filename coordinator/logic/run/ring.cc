@@ -140,11 +140,15 @@ void AssignClass(job::Range shards, std::span<const Seat> seats, const std::vect
 Assignment Assign(const v1::ClassMap& map, std::span<const Seat> seats) {
   Assignment assignment;
   assignment.shards.resize(seats.size());
+  assignment.follows.resize(seats.size(), false);
   for (const v1::MappedClass& each : map.classes()) {
-    std::vector<size_t> its;
+    std::vector<size_t> its, following;
     for (size_t i = 0; i < seats.size(); ++i) {
-      if (seats[i].class_name == each.class_()) its.push_back(i);
+      if (seats[i].class_name != each.class_()) continue;
+      (seats[i].follows ? following : its).push_back(i);
     }
+    if (its.empty()) its.swap(following);
+    for (const size_t seat : following) assignment.follows[seat] = true;
     // While a job starts it may have more workers of a class than a ring has room for.
     const job::Range shards = job::ShardsOfClass(map, each.class_());
     its.resize(std::min<size_t>(its.size(), shards.size()));

@@ -61,10 +61,12 @@ struct Seat {
   std::vector<uint32_t> folded;  // shards of the first step that it has finished
   std::string class_name;        // of the map
   double shard_seconds = 0;      // that it was seen to take for one; 0: not known
+  bool follows = false;          // lacks the state, and need not have it: without shards
 };
 
 struct Assignment {
   std::vector<std::vector<uint32_t>> shards;  // of each seat, ascending
+  std::vector<bool> follows;                  // of each seat, in the end
   uint32_t kept = 0;                          // finished before, and not computed again
 };
 
@@ -73,7 +75,8 @@ struct Assignment {
 // than that, of its class, and nobody's yet, keeps them all; any other seat keeps none, as a worker
 // does. What is missing is dealt out in ring order, ascending: without folded shards everybody gets
 // a contiguous range. A seat of another class gets none, nor do the last ones of a class that has
-// more seats than shards.
+// more seats than shards, nor those that follow where another one of their class does not; where
+// all of a class would, none does.
 [[nodiscard]] Assignment Assign(const v1::ClassMap& map, std::span<const Seat> seats);
 
 }  // namespace ringmaster::coordinator

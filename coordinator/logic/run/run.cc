@@ -62,7 +62,7 @@ void Run::Adopt(const JobRecord& job, Now now) {
   std::vector<Place> ring;
   for (const v1::JobWorker& worker : status.workers()) {
     custody_.Lose(worker.name(), "");
-    if (worker.shards().empty()) continue;  // it was about to join, or waited
+    if (worker.shards().empty()) continue;  // it was about to join, or followed, or waited
     ring.push_back(
         {worker.name(), "", worker.host(), {worker.shards().begin(), worker.shards().end()}});
   }
@@ -237,10 +237,13 @@ Run::OtherHolder Run::FindOtherHolder(const std::string& writer, uint64_t step) 
     });
     return owes == members_.end() ? OtherHolder() : OtherHolder{owes->name(), ""};
   }
-  // Its first two take it; a snapshot from before this generation was told.
-  if (step < start_step_ || members_.ring().size() < 2) return {};
-  const std::vector<Place>& ring = members_.ring();
-  return {ring[ring[0].name == writer ? 1 : 0].name, ""};
+  // The first two that have shards take it; a snapshot from before this generation was told.
+  std::vector<std::string> takers;
+  for (const Place& place : members_.ring()) {
+    if (!place.shards.empty() && takers.size() < 2) takers.push_back(place.name);
+  }
+  if (step < start_step_ || takers.size() < 2) return {};
+  return {takers[takers[0] == writer ? 1 : 0], ""};
 }
 
 std::vector<Departure> Run::TakeDepartures() { return std::exchange(departures_, {}); }
@@ -367,7 +370,8 @@ void Run::DescribeWorkers(v1::JobStatus& status) const {
     worker.set_phase(PhaseOf(*member));
     worker.set_applied(member->applied);
     if (member->fetch) *worker.mutable_data_fetch() = *member->fetch;
-    if (member->progress.has_step_times()) {
+    const bool computes = phase_ != Phase::kRunning || !place.shards.empty();
+    if (computes && member->progress.has_step_times()) {
       *worker.mutable_step_times() = member->progress.step_times();
     }
   }

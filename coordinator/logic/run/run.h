@@ -277,6 +277,7 @@ class Run {
   // counts, and the others fetch it as one that joins does.
   bool ClassesDraw() const { return mixes_ && spec_.has_script(); }
   bool Holds(const Member& member, uint64_t step) const;
+  bool MayFollow(const Member& member, uint64_t step) const;  // a ring of whom one holds S(step)
   Status MakeFirstMap();
   bool MeasureFirstMap();
   std::vector<std::string> MemberNames() const;
@@ -345,6 +346,9 @@ class Run {
   void ShowFinishing(Now now);
   bool FenceAtOnce(Now now, Actions& actions);
   bool RingJoined() const;
+  bool AnyFollows() const;
+  bool AwaitsHeir() const;
+  std::string FindWhole() const;  // why the ring is to be dealt anew; empty: it is not
   void RegroupComers(Now now, Actions& actions);
   void EvictFrozen(Now now);
 

@@ -71,14 +71,17 @@ void Run::OnHeard(const std::string& worker, Now now) {
 
 void Run::OnJoined(Member& from, const v1::Joined& said, Now now) {
   if (phase_ != Phase::kRunning || !IsCurrent(said.generation()) || !InRing(from.name())) return;
+  CatchUp();  // as long as it did not count
   from.joined = true;
   from.applied = std::max(from.applied, start_step_);
+  // It has the state that the ring is at, and said before how far that was.
+  if (std::exchange(from.follows, false)) from.applied = std::max(from.applied, from.beat);
   RaiseCommitted();
   if (!report_.Forms(generation_)) return;
   const bool all =
       std::all_of(members_.ring().begin(), members_.ring().end(), [&](const Place& place) {
         const Member* member = At(place);
-        return member != nullptr && member->joined;
+        return member != nullptr && (member->joined || member->follows);
       });
   if (all) report_.OnFormed(generation_, now.steady - started_at_);
 }
@@ -87,6 +90,8 @@ Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
   const bool runs =
       phase_ == Phase::kRunning || phase_ == Phase::kFencing || phase_ == Phase::kAdopting;
   if (!IsCurrent(said.generation()) || !InRing(from.name()) || !resolved_) return {};
+  // A fence came before its Joined: what it holds by now its acknowledgement says.
+  if (from.follows) return {};
   const v1::ResultSpec& spec = resolved_->result();
   // What members of a job that is cancelled say last: nobody is accused any more.
   const bool possible = said.applied() <= spec.total_steps();
@@ -119,6 +124,7 @@ void Run::CatchUp() {
   if (std::exchange(behind_, false)) RaiseCommitted();
 }
 
+// Who follows holds nothing of it yet, and lacks nothing that the others need to go on.
 void Run::RaiseCommitted() {
   const Member* lowest = nullptr;
   const size_t again = RING_PLANTED(kCubicDecisions) ? members_.ring().size() : 0;
@@ -126,6 +132,7 @@ void Run::RaiseCommitted() {
   for (const Place& place : members_.ring()) {
     const Member* member = At(place);
     if (member == nullptr) return;
+    if (member->follows) continue;
     if (lowest == nullptr || member->applied < lowest->applied) lowest = member;
   }
   if (lowest == nullptr) return;
@@ -188,6 +195,7 @@ Fault Run::OnFinished(Member& from, const v1::JobFinished& said, Now now) {
   }
   if (!from.finished) ++finished_;
   from.finished = said;
+  from.follows = false;
   phases_.Finish(from.name(), now);
   // Its last steps were not skipped, as far as is known: a last Progress said so before this.
   from.progress.set_updates(from.progress.updates() + said.applied() - from.progress.applied());
@@ -291,6 +299,7 @@ std::string Run::FindBehind(const std::string& writer, uint64_t step,
   for (const Place& place : members_.ring()) {
     const Member* member = At(place);
     if (member == nullptr || place.name == writer) continue;
+    if (member->follows) continue;  // its state is in no sum
     // Progress may be held back for as long as no step ends; heartbeats are not.
     if (std::max(member->applied, member->beat) >= step) continue;
     const bool holds = std::ranges::any_of(told, [&](const SnapshotReport& report) {
@@ -304,7 +313,11 @@ std::string Run::FindBehind(const std::string& writer, uint64_t step,
 
 Fault Run::OnStateFault(const Member& from, const v1::JobFailed& said, Now now, Actions& actions) {
   const std::string& name = from.name();
-  if (!InRing(name)) {
+  if (!InRing(name) || !from.adds) {  // nobody has anything of its wrong bits
+    if (InRing(name)) {
+      disagreement_.reset();
+      last_loss_ = fmt::format("{} left the ring: {}", from.called(), said.reason());
+    }
     RefuseJoiner(name, said.reason(), now);
     return {};
   }

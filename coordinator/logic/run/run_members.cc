@@ -54,6 +54,7 @@ void Run::Return(const Worker& worker, Now now, Actions& actions) {
   member.holding = {FromProto(attach.generation()), attach.applied(), attach.digest(), {}, false};
   member.applied = attach.applied();
   member.ran = member.holding.started;
+  member.adds = true;
   member.class_maps = std::make_shared<const job::ClassMaps>(attach.class_maps());
   (void)custody_.Settle(attach.name());
   if (phase_ == Phase::kAdopting) {
@@ -252,6 +253,10 @@ bool Run::Holds(const Member& member, uint64_t step) const {
   if (step > 0 || !ClassesDraw()) return true;
   const v1::KnownShard* const drawn = KnownShardOf(map().classes(0).class_());
   return drawn == nullptr || drawn->digest() == member.holding.digest;
+}
+
+bool Run::MayFollow(const Member& member, uint64_t step) const {
+  return member.prepared && member.prepared->follows() && !Holds(member, step);
 }
 
 // ---- the first ring -----------------------------------------------------------------------------

@@ -194,6 +194,11 @@ std::vector<std::string> Run::TakeSeats(std::vector<std::string> names, Now now)
               : fmt::format("the job has no more shards for class {}", Find(name)->class_name));
   }
   names = seats;
+  // Of the first two that have shards one writes checkpoints: the first one has.
+  if (const uint64_t step = members_.HighestApplied(names); !custody_.Restores(step)) {
+    std::ranges::stable_partition(
+        names, [&](const std::string& name) { return !MayFollow(*Find(name), step); });
+  }
   Fence::Seating seating = fence_.Seat(names, members_, now);
   for (; !seating.out.empty(); seating = fence_.Seat(names, members_, now)) {
     Evict(seating.out, "its links are bad, and this ring is too small to avoid them", now);
@@ -236,12 +241,15 @@ void Run::SendStart(const std::vector<std::string>& names, Now now, Actions& act
     const Member& member = *Find(name);
     seats.push_back({member.attach.cores(),
                      Holds(member, step) ? member.holding.folded : std::vector<uint32_t>(),
-                     member.class_name, KnownPace(member)});
+                     member.class_name, KnownPace(member), !restores && MayFollow(member, step)});
   }
   const Assignment assignment = Assign(map(), seats);
+  for (Member& member : members_) member.follows = false;
   std::vector<Place> ring;
   for (size_t i = 0; i < names.size(); ++i) {
-    const Member& member = *Find(names[i]);
+    Member& member = *Find(names[i]);
+    member.follows = assignment.follows[i];
+    member.adds = member.adds || !member.follows;
     ring.push_back({names[i], member.incarnation(), member.attach.host(), assignment.shards[i]});
   }
   const std::vector<Place> before = members_.SetRing(std::move(ring));
@@ -277,6 +285,7 @@ void Run::SendAllStart(bool restores, Actions& actions) {
     seat.set_ring_address(member.attach.ring_address());
     seat.mutable_shards()->Add(place.shards.begin(), place.shards.end());
     seat.set_holds(Holds(member, start_step_));
+    seat.set_follows(member.follows);
     if (!seat.holds()) continue;
     start.set_digest(member.holding.digest);
     if (!member.holding.evaluated) start.set_evaluated(false);
@@ -394,8 +403,11 @@ void Run::RecordRegroup(const std::vector<Place>& before, const Assignment& assi
 
 void Run::TellRegroup(const Change& change, const v1::Regroup& record) {
   for (const std::string& name : change.joined) {
+    const Member& member = *Find(name);
     Tell(event_type::kWorkerJoined, Severity::kInfo,
-         fmt::format("{} joined at step {}", Find(name)->called(), start_step_), name);
+         fmt::format("{} joined at step {}{}", member.called(), start_step_,
+                     member.follows ? ", and follows the others until it has their state" : ""),
+         name);
   }
   std::vector<std::string> names;
   for (const Place& place : members_.ring()) names.push_back(place.name);

@@ -38,7 +38,9 @@ std::optional<std::string> Run::FindLost(Now now) {
 std::optional<std::string> Run::FindIdle(Now now) const {
   for (const Place& place : members_.ring()) {
     const Member* member = At(place);
-    if (member == nullptr || !member->joined || member->finished || !member->idle_since) continue;
+    if (member == nullptr || member->finished || !member->idle_since) continue;
+    // Who follows runs when the others are connected with it.
+    if (!member->joined && !(member->follows && RingJoined())) continue;
     if (now.steady - *member->idle_since < options_.idle_limit) continue;
     return fmt::format("{} is in the ring and has run nothing for {} ms", member->called(),
                        (now.steady - *member->idle_since).count());
@@ -102,6 +104,8 @@ Fault Run::StepRunning(Now now, Actions& actions) {
     BeginFence(FenceWhen::kNow, *idle, now, actions);
   } else if (NextMapBegins()) {
     BeginFence(FenceWhen::kAtBoundary, "the next class map begins", now, actions);
+  } else if (const std::string whole = FindWhole(); !whole.empty()) {
+    BeginFence(FenceWhen::kAtBoundary, whole, now, actions);
   } else if (const std::string balance = FindBalance(now); !balance.empty()) {
     BeginFence(FenceWhen::kAtBoundary, balance, now, actions);
   } else {
@@ -111,22 +115,59 @@ Fault Run::StepRunning(Now now, Actions& actions) {
   return {};
 }
 
+// Who follows is in it like the others, but for the state: their links are its links.
 bool Run::RingJoined() const {
   return std::all_of(members_.ring().begin(), members_.ring().end(), [&](const Place& place) {
     const Member* member = At(place);
-    return member != nullptr && (member->joined || member->finished);
+    return member != nullptr && (member->joined || member->follows || member->finished);
   });
+}
+
+bool Run::AnyFollows() const {
+  return std::ranges::any_of(members_.ring(), [&](const Place& place) {
+    const Member* member = At(place);
+    return member != nullptr && member->follows;
+  });
+}
+
+// All of the ring who have the state are to leave, and one who follows stays.
+bool Run::AwaitsHeir() const {
+  bool heir = false;
+  for (const Place& place : members_.ring()) {
+    const Member* member = At(place);
+    if (member == nullptr || member->leaving) continue;
+    if (!member->follows) return false;
+    heir = true;
+  }
+  return heir;
+}
+
+// Who followed has the state, and nobody follows any more: that one would begin anew. Behind the
+// last step there are no shards.
+std::string Run::FindWhole() const {
+  std::string names;
+  size_t count = 0;
+  for (const Place& place : members_.ring()) {
+    if (!place.shards.empty()) continue;
+    names += (names.empty() ? "" : ", ") + place.name;
+    ++count;
+  }
+  const bool due = count > 0 && !AnyFinished() && committed_ + 1 < EndStep() && !AnyFollows();
+  if (!due || !RingJoined()) return "";
+  return fmt::format("{} {} the state, and {} shards", names, count == 1 ? "has" : "have",
+                     count == 1 ? "gets" : "get");
 }
 
 void Run::RegroupComers(Now now, Actions& actions) {
   std::string leaves, joins;
-  std::vector<std::string> idle;  // leave, and are in no ring
+  std::vector<std::string> idle;      // leave, and are in no ring
+  const bool follows = AnyFollows();  // who does would begin anew: others come after it
   for (const Member& member : members_) {
     if (InRing(member.name())) {
       if (member.leaving) leaves += (leaves.empty() ? "" : ", ") + member.name();
     } else if (member.leaving) {
       idle.push_back(member.name());
-    } else if (ticks_ && !AnyFinished() && Eligible(member, now)) {
+    } else if (ticks_ && !follows && !AnyFinished() && Eligible(member, now)) {
       joins += (joins.empty() ? "" : ", ") + member.name();
     }
   }
@@ -150,6 +191,7 @@ void Run::RegroupComers(Now now, Actions& actions) {
     }
   }
   if (leaves.empty() && joins.empty()) return;
+  if (AwaitsHeir()) return;
   std::string reason = leaves.empty() ? "" : leaves + " leaves";
   if (!joins.empty()) reason += (reason.empty() ? "" : ", ") + joins + " joins";
   BeginFence(FenceWhen::kAtBoundary, reason, now, actions);
@@ -180,18 +222,21 @@ void Run::OnSuspicion(Member& from, const v1::Suspicion& said, Now now, Actions&
 void Run::EvictFrozen(Now now) {
   if (phase_ != Phase::kRunning && phase_ != Phase::kFencing) return;
   std::vector<std::pair<std::string, std::string>> frozen;
+  size_t compute = members_.ring().size(), stand_still = 0;  // of those who have the state
   for (const Member& member : members_) {
     if (!InRing(member.name()) || member.finished) continue;
+    compute -= member.follows ? 1 : 0;
     if (phase_ == Phase::kFencing && !member.owes) continue;
     const auto still = member.watch.Frozen(options_.stall_limit, now);
     if (!still) continue;
+    stand_still += member.follows ? 0 : 1;
     frozen.emplace_back(
         member.name(),
         fmt::format("it lives, but its work in {} has stood still for {:.1f} s",
                     member.watch.phase(), std::chrono::duration<double>(*still).count()));
   }
   // All at once: what they wait for is not one of them.
-  if (frozen.size() == members_.ring().size() && members_.ring().size() > 1) return;
+  if (stand_still == compute && compute > 1) return;
   for (const auto& [name, why] : frozen) Evict(name, why, now);
 }
 

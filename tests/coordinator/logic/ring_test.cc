@@ -130,6 +130,24 @@ TEST_CASE("Assign: the last ones of a class that has more seats than shards get 
   CHECK(Of(2, {{1, {}}, {4, {}}, {1, {}}}).shards == Lists{{0}, {1}, {}});
 }
 
+TEST_CASE("Assign: who follows gets none where another one of its class does not") {
+  const auto seat = [](const char* name, bool follows) { return Seat{4, {}, name, 0, follows}; };
+  v1::ClassMap map;
+  for (const auto& [name, shards] : {std::pair{"a", 3U}, {"b", 3U}}) {
+    map.add_classes()->set_class_(name);
+    map.mutable_classes()->rbegin()->set_shards(shards);
+  }
+  const std::vector<Seat> seats = {seat("a", true), seat("a", false), seat("b", true),
+                                   seat("b", true)};
+  const Assignment assignment = Assign(map, seats);
+  CHECK(assignment.shards == Lists{{}, {0, 1, 2}, {3, 4}, {5}});
+  CHECK(assignment.follows == std::vector<bool>{true, false, false, false});
+  // A place in the ring that follows is none of those that a class has room for.
+  const std::vector<Seat> many = {seat("a", true), seat("a", false), seat("a", false),
+                                  seat("a", false), seat("b", false)};
+  CHECK(Assign(map, many).shards == Lists{{}, {0}, {1}, {2}, {3, 4, 5}});
+}
+
 TEST_CASE("Assign: without finished shards everybody gets a contiguous range by cores") {
   const Assignment assignment = Of(8, {{2, {}}, {1, {}}, {1, {}}});
   CHECK(assignment.shards == Lists{{0, 1, 2, 3}, {4, 5}, {6, 7}});

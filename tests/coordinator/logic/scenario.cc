@@ -218,15 +218,7 @@ class Player {
 
   void Prepared(const Command& command) {
     Say(command, [&](v1::WorkerMessage& message) {
-      v1::Prepared& said = *message.mutable_prepared();
-      said.set_job_id(command.Text("job", "j0001"));
-      said.set_error(command.Text("error", ""));
-      said.set_code(ParseCode(command));
-      said.set_digest(command.Text("digest", "d0"));
-      said.set_known_shard_seconds(command.Real("seconds", 0));
-      for (uint64_t core = 0; core < command.Number("cores", cores_[command.subject]); ++core) {
-        said.add_known_shard_sha256(command.Text("sha", "known"));
-      }
+      *message.mutable_prepared() = ParsePrepared(command, cores_[command.subject]);
     });
   }
 

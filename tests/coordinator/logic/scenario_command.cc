@@ -277,6 +277,8 @@ v1::Heartbeat ParseHeartbeat(const Command& command) {
   said.set_applied(command.Number("applied", 0));
   said.set_progress(command.Number("progress", 0));
   said.set_phase(command.Text("phase", ""));
+  const std::string generation = command.Text("generation", "");
+  if (!generation.empty()) *said.mutable_generation() = ParseGeneration(generation);
   if (!command.options.contains("from")) return said;
   said.mutable_data_fetch()->set_bytes(command.Number("fetched", 0) << 20);
   said.mutable_data_fetch()->set_total_bytes(command.Number("of", 0) << 20);
@@ -318,6 +320,20 @@ v1::Inspected ParseInspected(const Command& command, const std::set<std::string>
     tensor.set_name(name);
     tensor.set_type("F32");
     for (const int64_t size : shape) tensor.add_shape(size);
+  }
+  return said;
+}
+
+v1::Prepared ParsePrepared(const Command& command, uint64_t cores) {
+  v1::Prepared said;
+  said.set_job_id(command.Text("job", "j0001"));
+  said.set_error(command.Text("error", ""));
+  said.set_code(ParseCode(command));
+  said.set_digest(command.Text("digest", "d0"));
+  said.set_known_shard_seconds(command.Real("seconds", 0));
+  said.set_follows(command.options.contains("follows"));
+  for (uint64_t core = 0; core < command.Number("cores", cores); ++core) {
+    said.add_known_shard_sha256(command.Text("sha", "known"));
   }
   return said;
 }

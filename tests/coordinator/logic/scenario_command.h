@@ -54,8 +54,8 @@ void SetLimit(Options* options, const std::string& name, int64_t value);
 // otherwise. `ended=10 loss=0.5`: with the lasting metrics of the epoch that ended with that step.
 [[nodiscard]] v1::Progress ParseProgress(const Command& command);
 
-// `... job=j0001 phase=compute`; `fetched=3 of=200 from=NAME`: it fetches data, so many MiB are
-// there.
+// `... job=j0001 phase=compute`; `generation=1.2 applied=4`: of that run; `fetched=3 of=200
+// from=NAME`: it fetches data, so many MiB are there.
 [[nodiscard]] v1::Heartbeat ParseHeartbeat(const Command& command);
 
 // `... code=MEMORY`: of FailureCode
@@ -66,6 +66,9 @@ void SetLimit(Options* options, const std::string& name, int64_t value);
 // shards=2 steps=20`, facts=none.
 [[nodiscard]] v1::Inspected ParseInspected(const Command& command,
                                            const std::set<std::string>& scripts);
+// `... sha=other digest=d1 seconds=0.5 follows=yes`, of so many cores unless it is said.
+[[nodiscard]] v1::Prepared ParsePrepared(const Command& command, uint64_t cores);
+
 // `... applied=4 folded=0,1 evaluated=yes`, `... applied=10 manifest=m10`: the digest is d4, d10.
 [[nodiscard]] v1::FenceAck ParseFenced(const Command& command);
 [[nodiscard]] v1::JobFinished ParseFinished(const Command& command);

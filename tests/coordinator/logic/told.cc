@@ -97,8 +97,9 @@ std::string Told(const v1::CoordinatorMessage& m) {
       text = fmt::format("start {} generation={} at={} ring:", m.start().job_id(),
                          PrintGeneration(m.start().generation()), m.start().start_step());
       for (const v1::RingMember& member : m.start().ring()) {
+        const char* const lacks = member.follows() ? "follows" : " fetches";
         text += fmt::format(" {}[{}{}]", member.name(), ToldShards(member, ShardsOf(m) > 10),
-                            member.holds() ? "" : " fetches");
+                            member.holds() ? "" : lacks);
       }
       text += ToldLimit("silence", m.start().silence_ms(), Options{}.silence);
       text += fmt::format(", digest {}{}", m.start().digest(),

@@ -269,8 +269,11 @@ TEST_CASE("WorkerLogic: before its first generation a job may be prepared anew, 
   const Decision again = logic.Step(Prepare("j1"), kNow);
   CHECK(Find<PrepareJob>(again) != nullptr);
   CHECK(logic.Step(Prepare("j1"), kNow).actions.empty());  // it is at it
-  const Decision done = logic.Step(PrepareDone{JobId("j1"), {"aa"}, "e0", "", 0.25}, kNow);
+  PrepareDone prepared{JobId("j1"), {"aa"}, "e0", "", 0.25};
+  prepared.follows = true;
+  const Decision done = logic.Step(prepared, kNow);
   CHECK(Sent(done).prepared().digest() == "e0");
+  CHECK(Sent(done).prepared().follows());
   CHECK(Sent(done).prepared().known_shard_seconds() == 0.25);
   WorkerLogic running = RunningLogic();
   CHECK(running.Step(Prepare("j1"), kNow).actions.empty());
