@@ -5,6 +5,7 @@
 // thread-compatible.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -47,6 +48,10 @@ class BlockSums {
                                      int unit_exponent, float gradient_scale, uint32_t shards);
   // As exact::Dequantize, of the first out.size() elements.
   void Dequantize(size_t block, int unit_exponent, std::span<float> out) const;
+
+  // Takes the pages of narrow blocks from the system now, and not when they are first written. All
+  // blocks are zero.
+  void Touch() { std::ranges::fill(low_.span(), 0); }
 
   // Blocks [first, first + count) are zero: costs next to nothing.
   void Clear(size_t first, size_t count);

@@ -325,6 +325,7 @@ void JobRunner::Do(const PrepareJob& task) {
     done.known_shard_sha256 = prepared->known_shard_sha256();
     done.known_shard_seconds = prepared->known_shard_seconds();
     done.digest = DigestBytes(prepared->digest());
+    done.follows = prepared->follows();
     return post_(std::move(done));
   }
   std::vector<CoreOptions> cores = options_.cores;
@@ -337,6 +338,7 @@ void JobRunner::Do(const PrepareJob& task) {
     done.known_shard_sha256 = (*trainer)->known_shard_sha256();
     done.known_shard_seconds = (*trainer)->known_shard_seconds();
     done.digest = DigestBytes((*trainer)->digest());
+    done.follows = (*trainer)->follows();
     mark_ = StateMark();
     if (script_ != nullptr) script_->backend()->ForgetGiven();
     const std::shared_ptr<Trainer> prepared = *std::move(trainer);

@@ -70,10 +70,13 @@ Status Trainer::BringToHost() {
   return job_->BringToHost();
 }
 
-void Trainer::MakeRoom() { room_.emplace(EmptyState(*job_)); }
+void Trainer::MakeRoom() {
+  room_.emplace(EmptyState(*job_));
+  job_->totals.integers.Touch();
+}
 
 State Trainer::TakeRoom() {
-  if (!room_) MakeRoom();
+  if (!room_) return EmptyState(*job_);
   State room = *std::move(room_);
   room_.reset();
   return room;

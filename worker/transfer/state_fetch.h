@@ -27,8 +27,7 @@ struct FetchOptions {
   uint64_t step = 0;
   GenerationId generation;  // that begins there, and its ticket
   std::string ticket;
-  std::string worker;              // that asks
-  Follows follows = Follows::kNo;  // pieces may be of later states
+  std::string worker;  // that asks
   std::chrono::steady_clock::time_point deadline;
   // The source is given up when it sends nothing for so long while it streams, or when for so long
   // nobody answered at its address.
@@ -36,6 +35,7 @@ struct FetchOptions {
   Dialer dialer;
   // To the source, with FetchChannelArguments; null: one is made.
   std::shared_ptr<grpc::Channel> channel;
+  Follows follows = Follows::kNo;  // pieces may be of later states
 };
 
 // A state comes on a connection of its own: the ring's frames must not wait behind it.

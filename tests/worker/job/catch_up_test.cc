@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <utility>
 
-#include "tests/worker/train/fake_case.h"
+#include "tests/worker/train/follow_case.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -208,6 +208,70 @@ TEST_CASE("CatchUp: a checkpoint that is damaged fails the job, a coordinator th
   const CatchUpResult away = Run(start, 0, sources, first.get());
   CHECK(away.outcome == Outcome::kPeerLost);
   CHECK(away.peer.empty());
+}
+
+// S(3) is with w0, and w1 is to follow.
+struct Followed {
+  explicit Followed(const std::function<Status()>& refuses = [] { return absl::OkStatus(); }) {
+    sources.peer = [this, refuses](const FetchOptions& options, StateSink* sink,
+                                   const std::stop_token&) -> Status {
+      asked.push_back(options.follows);
+      if (options.follows == Follows::kNo) {
+        RING_ASSIGN_OR_RETURN(const MemoryState copy, CopyOf(*holder, options.step));
+        return testing::WriteAll(copy, sink);
+      }
+      RING_RETURN_IF_ERROR(refuses());
+      RING_ASSIGN_OR_RETURN(const auto source, holder->Open(options.step, options.follows));
+      return SendAll(source.get(), sink, {});
+    };
+    start.mutable_ring(1)->set_follows(true);
+  }
+
+  FakeCase job{FakeHooks{.has_state = [](uint32_t) { return false; }}};
+  const std::unique_ptr<Trainer> holder = TrainedTo(&job, 3);
+  const std::unique_ptr<Trainer> joiner = TrainedTo(&job, 0);
+  v1::Start start = StartAt(3, holder->digest(), {true, false});
+  StateSources sources;
+  std::vector<Follows> asked;
+};
+
+TEST_CASE(
+    "CatchUp: who follows waits for numbers alone, and has its former state again behind it") {
+  Followed followed;
+  const Sha256Digest first = followed.joiner->digest();
+  {
+    CatchUp catch_up(&followed.start, 1, &followed.sources, followed.joiner.get());
+    const CatchUpResult result =
+        catch_up.Run(std::chrono::steady_clock::now() + std::chrono::seconds(30), {});
+    CHECK(result.status.ok());
+    CHECK(result.follows);
+    CHECK(followed.joiner->applied() == 3);
+    CHECK(absl::IsUnavailable(followed.joiner->Open(3).status()));
+  }
+  CHECK(followed.asked == std::vector<Follows>{Follows::kYes});
+  CHECK(followed.joiner->applied() == 0);
+  CHECK(followed.joiner->digest() == first);
+}
+
+TEST_CASE("CatchUp: a state that cannot be followed is fetched whole") {
+  Followed followed([] { return absl::FailedPreconditionError("it is on a device"); });
+  const CatchUpResult result = Run(followed.start, 1, followed.sources, followed.joiner.get());
+  CHECK(result.status.ok());
+  CHECK_FALSE(result.follows);
+  CHECK(followed.asked == std::vector<Follows>{Follows::kYes, Follows::kNo});
+  CHECK(followed.joiner->digest() == followed.holder->digest());
+}
+
+TEST_CASE("CatchUp: a stop ends the wait for numbers") {
+  std::stop_source stop;
+  Followed followed([stop]() mutable {
+    stop.request_stop();
+    return absl::UnavailableError("nobody is there");
+  });
+  const CatchUpResult result =
+      Run(followed.start, 1, followed.sources, followed.joiner.get(), stop.get_token());
+  CHECK(result.outcome == Outcome::kStopped);
+  CHECK(followed.joiner->applied() == 0);
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <future>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "common/check.h"
 #include "common/rpc/rpc_status.h"
@@ -124,7 +126,7 @@ class WaitingSource : public OwnSource {
  public:
   WaitingSource(MemoryState state, Gate* inside, Gate* go, std::atomic<bool>* left)
       : OwnSource(std::move(state)), inside_(inside), go_(go), left_(left) {}
-  Status Read(uint64_t offset, std::span<uint8_t> to) override {
+  StatusOr<uint64_t> Read(uint64_t offset, std::span<uint8_t> to) override {
     inside_->Open();
     go_->Await();
     Status status = OwnSource::Read(offset, to);
@@ -407,6 +409,49 @@ TEST_CASE("States: refused before Start and after Stop, as something that passes
   CHECK(stopped.error_code() == grpc::UNAVAILABLE);
   CHECK(ErrorReason(stopped) == kReasonStateStopping);
   server->Shutdown();
+}
+
+// A state that goes on while it is read, in pieces of its own sizes.
+class MovingState : public StateSource {
+ public:
+  [[nodiscard]] const StateFacts& facts() const override { return facts_; }
+  [[nodiscard]] uint64_t PieceEnd(uint64_t offset) const override { return offset < 4 ? 4 : 9; }
+  StatusOr<uint64_t> Read(uint64_t offset, std::span<uint8_t> to) override {
+    std::ranges::fill(to, static_cast<uint8_t>(offset));
+    return offset < 4 ? 7 : 9;
+  }
+
+ private:
+  const StateFacts facts_{.step = 7, .digest = {}, .bytes = 9, .validation = {}, .test = {}};
+};
+
+TEST_CASE("States: who follows says so, and gets pieces of later steps, whole") {
+  struct Written : StateSink {
+    Status Begin(const StateFacts& facts) override {
+      step = facts.step;
+      return absl::OkStatus();
+    }
+    Status Write(uint64_t offset, uint64_t of, std::span<const uint8_t> from) override {
+      pieces.emplace_back(offset, of, from.size());
+      return absl::OkStatus();
+    }
+    uint64_t step = 0;
+    std::vector<std::tuple<uint64_t, uint64_t, size_t>> pieces;
+  };
+  Source source;
+  std::vector<Follows> asked;
+  source.service.Offer(kJob, [&asked](uint64_t, Follows follows) -> StateOr {
+    asked.push_back(follows);
+    return std::make_unique<MovingState>();
+  });
+  source.service.Admit(kJob, kGeneration, kTicket);
+  Written written;
+  FetchOptions options = source.Ask(7);
+  options.follows = Follows::kYes;
+  REQUIRE(FetchState(options, &written, {}).ok());
+  CHECK(asked == std::vector<Follows>{Follows::kYes});
+  CHECK(written.step == 7);
+  CHECK(written.pieces == decltype(written.pieces){{0, 7, 4}, {4, 9, 5}});
 }
 
 }  // namespace ringmaster::worker
