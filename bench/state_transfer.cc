@@ -132,7 +132,7 @@ Status Measure(size_t mib) {
 
   StateService service;
   service.Start();
-  service.Offer(kJob, [&state](uint64_t) { return Source::Open(state); });
+  service.Offer(kJob, [&state](uint64_t, Follows) { return Source::Open(state); });
   const std::string ticket = RandomTicket();
   service.Admit(kJob, {}, ticket);
   ring::PortOptions options;

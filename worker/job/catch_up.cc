@@ -62,7 +62,13 @@ CatchUpResult CatchUp::Run(TimePoint deadline, const std::stop_token& stop) {
   // The same state by another way than this start supposes, for example in an earlier generation.
   if (!start_->digest().empty() && CheckHeld().ok()) return {};
   HitFailpoint("fetch", start_->start_step());
-  if (self.follows() && Follow(deadline, stop)) return {.follows = true};
+  if (self.follows()) {
+    if (Follow(deadline, stop)) return {.follows = true};
+    if (stop.stop_requested()) {
+      return {.status = absl::CancelledError("the wait for a state was stopped"),
+              .outcome = Outcome::kStopped};
+    }
+  }
   const auto begin = std::chrono::steady_clock::now();
   const bool restores = start_->has_restore() && rank_ == 0;
   CatchUpResult result = restores ? Restore(deadline, stop) : Fetch(deadline, stop);

@@ -129,7 +129,7 @@ class WaitingSource : public OwnSource {
   StatusOr<uint64_t> Read(uint64_t offset, std::span<uint8_t> to) override {
     inside_->Open();
     go_->Await();
-    Status status = OwnSource::Read(offset, to);
+    StatusOr<uint64_t> status = OwnSource::Read(offset, to);
     *left_ = true;
     return status;
   }
@@ -312,7 +312,7 @@ TEST_CASE("States: a stream ends when the state goes on, and is lost for who fet
   class GoesOn : public OwnSource {
    public:
     explicit GoesOn(MemoryState state) : OwnSource(std::move(state)) {}
-    Status Read(uint64_t offset, std::span<uint8_t> to) override {
+    StatusOr<uint64_t> Read(uint64_t offset, std::span<uint8_t> to) override {
       if (offset >= 2 * kMiB) return FailedPrecondition("this worker holds that of step {}", 8);
       return OwnSource::Read(offset, to);
     }
