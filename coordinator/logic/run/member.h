@@ -95,7 +95,7 @@ struct Member {
 
   // Of the current generation.
   bool joined = false;
-  bool follows = false;  // without the state, until it says Joined; what it held before stays
+  bool follows = false;  // in a ring without the state, until it says Joined
   std::optional<v1::JobFinished> finished;
   bool stopped = false;
   v1::Progress progress;               // the newest

@@ -195,7 +195,6 @@ Fault Run::OnFinished(Member& from, const v1::JobFinished& said, Now now) {
   }
   if (!from.finished) ++finished_;
   from.finished = said;
-  from.follows = false;
   phases_.Finish(from.name(), now);
   // Its last steps were not skipped, as far as is known: a last Progress said so before this.
   from.progress.set_updates(from.progress.updates() + said.applied() - from.progress.applied());

@@ -244,7 +244,6 @@ void Run::SendStart(const std::vector<std::string>& names, Now now, Actions& act
                      member.class_name, KnownPace(member), !restores && MayFollow(member, step)});
   }
   const Assignment assignment = Assign(map(), seats);
-  for (Member& member : members_) member.follows = false;
   std::vector<Place> ring;
   for (size_t i = 0; i < names.size(); ++i) {
     Member& member = *Find(names[i]);
