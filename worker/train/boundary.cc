@@ -136,7 +136,6 @@ bool Boundary::MakeRoom(const Standing& standing) {
 
 Status Boundary::WriteCheckpoint(Due due, const Standing& standing) {
   if (due == Due::kNo || parts_.checkpoints == CheckpointPart::kNone) return absl::OkStatus();
-  if (job_->follower != nullptr) return absl::OkStatus();  // it has nothing that is whole
   if (job_->checkpoints.Covers(job_->state->step, LastStep())) return absl::OkStatus();
   const PhaseScope phase(&job_->pulse, "checkpoint", &parts_.times->checkpoint);
   const Status earlier = job_->checkpoints.status();

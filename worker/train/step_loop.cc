@@ -25,8 +25,10 @@ ReducerOptions ReducerOptionsOf(const TrainingJob& job, const Assignment& assign
           .ends_together = job.TrainedBytes() >= job.options.ends_together_bytes};
 }
 
-CheckpointPart PartOf(const Assignment& assignment, const RunPeers& peers) {
-  if (peers.sink == nullptr) return CheckpointPart::kNone;
+// Who follows keeps nothing in this generation: nobody waits for its word.
+CheckpointPart PartOf(const Assignment& assignment, const RunPeers& peers,
+                      const Follower* follower) {
+  if (peers.sink == nullptr || follower != nullptr) return CheckpointPart::kNone;
   switch (assignment.position.rank) {
     case 0:
       return CheckpointPart::kDeliver;
@@ -58,7 +60,7 @@ StepLoop::StepLoop(TrainingJob* job, const Assignment& assignment, const RunPeer
                  .reducer = &reducer_,
                  .shards = assignment_.shards,
                  .times = &times_,
-                 .checkpoints = PartOf(assignment, peers),
+                 .checkpoints = PartOf(assignment, peers, follower_),
                  .observer = peers.observer,
                  .evaluated = assignment.evaluated},
                 [this] { return abandoned(); }),
