@@ -7,9 +7,9 @@ One job, an mlp whose parameters and slots (Adam) take M MiB on each worker, two
 is killed with SIGKILL at a random moment of a step, and when the other three went on for two steps it is started again
 and joins. Printed is a table for docs/performance.md, p50, p99 (of a hundred rounds and fewer the largest) and the
 largest: of a kill (or, where a step was being applied just then, of the end of that), until all compute again, as the
-status has it, and how much longer than a usual step of three it took to the next applied step; of a join, how much
-longer than a usual step the longest one of a worker that stays was, and from the fence to the moment at which the
-joiner was in.
+status has it, and how much longer than a usual step of three it took to the next applied step; of a join, how long
+it took from the fence until the joiner had shards, and how much longer than as many usual steps of four those of a
+worker that stays took meanwhile: the longest one, and all of them.
 The memory of all workers together is about ten times M.
 """
 import argparse
@@ -90,14 +90,18 @@ def kill(train, victim, usual):
 
 
 def join(train, victim):
-    """(ms from the fence to the moment at which it was in, the longest step of the witness in seconds)."""
-    before = len(train.steps())
+    """(seconds from the fence until it had shards, those that the witness took for each step of that time)."""
     began = time.time()
     train.start_worker(victim)
     train.wait_ring(training.WORKERS, 120)
     regroup = train.regroup_of(began, joined=[victim])
+    cluster.wait_until(lambda: any(worker.name == victim and worker.shards for worker in train.observer.status.workers),
+                       "the joiner has shards", 120)
+    inside = time.time()
     train.wait_steps(2)
-    return regroup.fence_ms + regroup.form_ms, max(gaps(train.steps()[before - 1:]))
+    steps = train.steps()
+    fence = regroup.noticed_unix_ms / 1000
+    return inside - fence, [b[0] - a[0] for a, b in zip(steps, steps[1:]) if b[0] > fence and a[0] < inside]
 
 
 def run(options):
@@ -114,12 +118,13 @@ def run(options):
             compute, applied = kill(train, victim, four)
             three = statistics.median(gaps(train.steps())[-1:])
             kills.append((compute, 1000 * (applied - three)))
-            inside, longest = join(train, victim)
-            four = statistics.median(gaps(train.steps())[-1:])
-            joins.append((inside, 1000 * (longest - four)))
+            inside, steps = join(train, victim)
+            train.wait_steps(3)
+            four = statistics.median(gaps(train.steps())[-3:])
+            joins.append((1000 * inside, 1000 * (max(steps) - four), 1000 * (sum(steps) - len(steps) * four)))
             print(f"round {number}: kill: computing again after {compute:.0f} ms, applied after {1000 * applied:.0f} "
-                  f"(usual step of three {1000 * three:.0f}); join: in after {inside:.0f}, longest step "
-                  f"{1000 * longest:.0f} (usual of four {1000 * four:.0f})", flush=True)
+                  f"(usual step of three {1000 * three:.0f}); join: has shards after {1000 * inside:.0f}, steps of "
+                  f"{', '.join(f'{1000 * step:.0f}' for step in steps)} (usual of four {1000 * four:.0f})", flush=True)
         failed = False
     finally:
         train.destroy(failed)
@@ -130,8 +135,9 @@ def table(mib, kills, joins):
     """Lines of Markdown, ms."""
     rows = [("killed: until all compute again", [one for one, _ in kills]),
             ("killed: next step applied, beyond a usual one", [one for _, one in kills]),
-            ("joins: from the fence until it is in", [one for one, _ in joins]),
-            ("joins: longest step, beyond a usual one", [one for _, one in joins])]
+            ("joins: from the fence until it has shards", [one for one, _, _ in joins]),
+            ("joins: longest step, beyond a usual one", [one for _, one, _ in joins]),
+            ("joins: all steps of that time, beyond as many usual ones", [one for _, _, one in joins])]
     lines = [f"| {mib} MiB of state, {len(kills)} rounds, ms | p50 | p99 | largest |", "|---|---|---|---|"]
     for what, values in rows:
         p50, p99 = statistics.median(values), step_times.quantile(values, .99)
