@@ -46,12 +46,14 @@ std::span<Byte> BytesOf(std::span<T> values) {
 template <typename Byte>
 class RowMaker {
  public:
+  explicit RowMaker(size_t most) : most_(most) {}
+
   // Cut into pieces.
   void Add(std::span<Byte> part) {
     const uint64_t begin = row_.bytes.bytes();
     row_.bytes.Add(part);
     for (uint64_t at = begin; at < row_.bytes.bytes();) {
-      at = std::min<uint64_t>(at + kStatePieceBytes, row_.bytes.bytes());
+      at = std::min<uint64_t>(at + most_, row_.bytes.bytes());
       row_.ends.push_back(at);
     }
   }
@@ -66,18 +68,18 @@ class RowMaker {
   }
 
  private:
+  const size_t most_;
   StateRow<Byte> row_;
 };
 
 template <typename Byte, typename SomeState, typename Text>
-StateRow<Byte> LayOut(SomeState& state, Text& first, Text& last) {
-  RowMaker<Byte> row;
+StateRow<Byte> LayOut(SomeState& state, Text& first, Text& last, size_t most) {
+  RowMaker<Byte> row(most);
   row.Add(BytesOf<Byte>(std::span(first)));
   std::vector<std::span<Byte>> arenas = {BytesOf<Byte>(state.parameters.span())};
   for (auto& slot : state.slots) arenas.push_back(BytesOf<Byte>(slot.span()));
   constexpr size_t kBlockBytes = exact::kBlockElements * sizeof(float);
-  const size_t range =
-      std::max(kStatePieceBytes / arenas.size() / kBlockBytes, size_t{1}) * kBlockBytes;
+  const size_t range = std::max(most / arenas.size() / kBlockBytes, size_t{1}) * kBlockBytes;
   std::vector<std::span<Byte>> parts(arenas.size());
   for (size_t at = 0; at < arenas.front().size(); at += range) {
     const size_t size = std::min(range, arenas.front().size() - at);
@@ -96,13 +98,13 @@ StateRow<Byte> LayOut(SomeState& state, Text& first, Text& last) {
 
 }  // namespace
 
-StatusOr<StateReader> StateReader::Create(const State& state) {
+StatusOr<StateReader> StateReader::Create(const State& state, size_t most) {
   RING_ASSIGN_OR_RETURN(std::string numbers, TextOfNumbers(state));
   StateReader reader;
   reader.first_ = std::make_unique<std::string>(numbers);
   reader.last_ = std::make_unique<std::string>(std::move(numbers));
-  reader.row_ =
-      LayOut<const uint8_t>(state, std::as_const(*reader.first_), std::as_const(*reader.last_));
+  reader.row_ = LayOut<const uint8_t>(state, std::as_const(*reader.first_),
+                                      std::as_const(*reader.last_), most);
   return reader;
 }
 
@@ -141,7 +143,7 @@ Status StateWriter::Begin(const StateFacts& facts) {
 
 void StateWriter::MoveTo(State* state) {
   state_ = state;
-  row_ = LayOut<uint8_t>(*state_, first_, last_);
+  row_ = LayOut<uint8_t>(*state_, first_, last_, most_);
 }
 
 void StateWriter::Write(uint64_t offset, std::span<const uint8_t> from) {

@@ -116,7 +116,9 @@ struct StateRow {
 // numbers are copied at once. Thread-compatible.
 class StateReader {
  public:
-  [[nodiscard]] static StatusOr<StateReader> Create(const State& state);
+  // `most`: bytes of a piece; both sides must know the same.
+  [[nodiscard]] static StatusOr<StateReader> Create(const State& state,
+                                                    size_t most = kStatePieceBytes);
   [[nodiscard]] uint64_t bytes() const { return row_.bytes.bytes(); }
   [[nodiscard]] uint64_t last_numbers() const { return row_.last_numbers(); }  // where they begin
   [[nodiscard]] uint64_t PieceEnd(uint64_t offset) const;
@@ -134,7 +136,7 @@ class StateReader {
 class StateWriter {
  public:
   // `state`, of the job's layout, outlives it.
-  explicit StateWriter(State* state) : state_(state) {}
+  explicit StateWriter(State* state, size_t most = kStatePieceBytes) : state_(state), most_(most) {}
   StateWriter(const StateWriter&) = delete;
   StateWriter& operator=(const StateWriter&) = delete;
 
@@ -151,6 +153,7 @@ class StateWriter {
 
  private:
   State* state_;
+  const size_t most_;
   StateFacts facts_;
   std::string first_, last_;
   StateRow<uint8_t> row_;
@@ -160,7 +163,8 @@ class StateWriter {
 class IncomingState : public StateSink {
  public:
   // `empty` as a job begins with it.
-  explicit IncomingState(State empty) : state_(std::move(empty)) {}
+  explicit IncomingState(State empty, size_t most = kStatePieceBytes)
+      : state_(std::move(empty)), writer_(&state_, most) {}
   IncomingState(const IncomingState&) = delete;
   IncomingState& operator=(const IncomingState&) = delete;
 
@@ -174,7 +178,7 @@ class IncomingState : public StateSink {
 
  private:
   State state_;
-  StateWriter writer_{&state_};
+  StateWriter writer_;
 };
 
 }  // namespace ringmaster::worker

@@ -21,7 +21,10 @@ bool Follower::Can(const TrainingJob& job) {
 }
 
 Follower::Follower(TrainingJob* job, State room, std::string source)
-    : job_(job), room_(std::move(room)), source_(std::move(source)) {}
+    : job_(job),
+      room_(std::move(room)),
+      writer_(&*room_, job->options.piece_bytes),
+      source_(std::move(source)) {}
 
 Follower::~Follower() { GiveUp(); }
 

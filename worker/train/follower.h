@@ -81,7 +81,7 @@ class Follower : public StateSink {
   Stage stage_ = Stage::kFetches;
   std::optional<State> room_;  // where it grows, then what the job held before
   std::optional<Evaluation> former_validation_, former_test_;
-  StateWriter writer_{&*room_};
+  StateWriter writer_;
   bool numbers_here_ = false;
   bool complete_ = false;
   uint64_t newest_ = 0;          // of which something has come

@@ -124,7 +124,8 @@ class HeldState : public StateSource {
   // Under state_mu.
   [[nodiscard]] static StatusOr<std::unique_ptr<StateSource>> Make(TrainingJob* job,
                                                                    Follows follows) {
-    RING_ASSIGN_OR_RETURN(StateReader reader, StateReader::Create(*job->state));
+    RING_ASSIGN_OR_RETURN(StateReader reader,
+                          StateReader::Create(*job->state, job->options.piece_bytes));
     const StateFacts facts{.step = job->state->step,
                            .digest = job->state->digest,
                            .bytes = reader.bytes(),

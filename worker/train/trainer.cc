@@ -83,7 +83,7 @@ State Trainer::TakeRoom() {
 }
 
 std::unique_ptr<IncomingState> Trainer::Expect() {
-  return std::make_unique<IncomingState>(TakeRoom());
+  return std::make_unique<IncomingState>(TakeRoom(), job_->options.piece_bytes);
 }
 
 bool Trainer::follows() const {

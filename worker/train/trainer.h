@@ -90,6 +90,7 @@ struct TrainerOptions {
   // copy from a peer would take a good part of a second.
   size_t ends_together_bytes = size_t{128} << 20;
   size_t follow_bytes = size_t{128} << 20;  // likewise, from which on a joiner follows
+  size_t piece_bytes = kStatePieceBytes;    // of a state for a peer; equal on all workers
   size_t checkpoint_copies = 2;  // of states that wait for delivery; older ones are dropped
   // What the job begins with, where its spec has an init; read by Prepare alone. Without it the
   // trainer cannot run from S(0).
