@@ -157,10 +157,7 @@ Decision WorkerLogic::Obey(const v1::Attached& message, Time now) {
     job_->lasting.TellAgain();
     if (!job_->running() || !job_->snapshots.empty()) TellLasting(&decision.actions);
     // Once more: one may have been taken since Attach was sent.
-    for (const auto& [step, manifest] : job_->snapshots) {
-      decision.actions.emplace_back(
-          SendMessage{SnapshotMessage(job_->started, {job_->id, step, manifest, job_->copies})});
-    }
+    TellSnapshots(&decision.actions);
     TellDropped(now, &decision.actions);
     for (v1::WorkerMessage& report : job_->reports.All()) {
       decision.actions.emplace_back(SendMessage{std::move(report)});

@@ -98,7 +98,7 @@ class WorkerLogic {
   // All metrics that were not told in this session: when no progress comes after this, and before a
   // snapshot, so that a checkpoint which counts has its past.
   void TellLasting(std::vector<Action>* actions);
-  void TellCopies(std::vector<Action>* actions) const;
+  void TellSnapshots(std::vector<Action>* actions) const;
   // Sends it, and keeps it for a session to come.
   [[nodiscard]] Action Report(v1::WorkerMessage message);
   // Adds what is to be said of dropped checkpoints, when there is something, and somebody to hear

@@ -133,18 +133,16 @@ Decision WorkerLogic::OnStart(const v1::Start& message) {
   job_->snapshots.erase(job_->snapshots.upper_bound(message.start_step()), job_->snapshots.end());
   std::erase_if(job_->copies, [&](uint64_t step) { return step > message.start_step(); });
   Decision decision = Do(RunJob{job_->id, message}, "run generation " + generation.ToString());
-  TellCopies(&decision.actions);
+  // A coordinator whose ring went back forgot what was said of the steps behind that; who has been
+  // elsewhere meanwhile, and holds one of them, is in a ring that begins at it again.
+  TellSnapshots(&decision.actions);
   return decision;
 }
 
-// A coordinator whose ring went back forgets what was said of steps behind that; who has been
-// elsewhere meanwhile, and holds one of them, is in a ring that begins at it again.
-void WorkerLogic::TellCopies(std::vector<Action>* actions) const {
-  for (const uint64_t step : job_->copies) {
-    const auto known = job_->snapshots.find(step);
-    if (known == job_->snapshots.end()) continue;
+void WorkerLogic::TellSnapshots(std::vector<Action>* actions) const {
+  for (const auto& [step, manifest] : job_->snapshots) {
     actions->push_back(
-        SendMessage{SnapshotMessage(job_->started, {job_->id, step, known->second, job_->copies})});
+        SendMessage{SnapshotMessage(job_->started, {job_->id, step, manifest, job_->copies})});
   }
 }
 

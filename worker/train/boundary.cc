@@ -81,7 +81,9 @@ Standing Boundary::LookForBest() {
 Status Boundary::EvaluateAll() {
   const PhaseScope phase(&job_->pulse, "evaluate", &parts_.times->evaluate);
   HitFailpoint("evaluate", job_->state->step);
-  if (!job_->spec().optimizer().ema().evaluate()) return EvaluateSets();
+  // Of a state that is not whole nothing is computed.
+  const bool shows = job_->spec().optimizer().ema().evaluate() && job_->follower == nullptr;
+  if (!shows) return EvaluateSets();
   const Status shown = job_->ShowAverage();
   const Status status = shown.ok() ? EvaluateSets() : shown;
   const Status refreshed = job_->RefreshWeights();  // whatever went wrong: others go on

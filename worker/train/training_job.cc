@@ -199,7 +199,8 @@ Status TrainingJob::ShowAverage() {
 
 Status TrainingJob::RefreshUpdated() {
   weights->EndUpdate();
-  return Refresh();
+  weights_stale = follower != nullptr;  // which writes meanwhile, and no core computes
+  return weights_stale ? absl::OkStatus() : Refresh();
 }
 
 Status TrainingJob::Refresh() {

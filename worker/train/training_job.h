@@ -73,7 +73,7 @@ struct TrainingJob {
   // Written under state_mu, and read under it by other threads than the step thread.
   Status lost_state;
   // The step thread writes the state and the newest evaluations under it, and reads them
-  // without; other threads read them under it.
+  // without; other threads read them under it, and a follower's writes parameters and slots.
   Mutex state_mu;
   Follower* follower = nullptr;  // of which the state is, that lacks pieces yet; under state_mu
   bool weights_stale = false;    // the cores' are of another state

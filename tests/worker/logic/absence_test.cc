@@ -183,7 +183,11 @@ TEST_CASE("Absence: snapshots are told at once, in every Attach, and once more b
   }
   (void)logic.Step(Fence("j1", 2), kNow);
   (void)logic.Step(Ended(Outcome::kStopped, 18), kNow);
-  (void)logic.Step(Start("j1", 2, 9), kNow);
+  const auto started = AllSent(logic.Step(Start("j1", 2, 9), kNow));
+  REQUIRE(started.size() == 2);  // the coordinator forgot them, if its ring went back
+  CHECK(told(started[0]) == "8cc");
+  CHECK(told(started[1]) == "9cc");
+  CHECK(started[0].snapshot_taken().generation().counter() == 2);
   (void)logic.Step(Disconnected{"lost"}, kNow);
   const v1::WorkerMessage later = Sent(logic.Step(Connected{}, kNow));
   REQUIRE(later.attach().snapshots_size() == 2);
