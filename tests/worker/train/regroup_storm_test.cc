@@ -94,6 +94,9 @@ class Storm {
       RING_RETURN_IF_ERROR(AdoptCopy(copy, holder->trainer->digest(), worker.trainer.get()));
       worker.folded.clear();
     }
+    // Who follows stands at the end.
+    std::stable_partition(workers_.begin(), workers_.begin() + static_cast<ptrdiff_t>(in_),
+                          [](const Worker& worker) { return worker.feed == nullptr; });
     return absl::OkStatus();
   }
 
