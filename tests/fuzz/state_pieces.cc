@@ -54,9 +54,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!first && text.size() > worker::kPieceHeaderBytes) {
       const uint64_t offset = receiver.received();
       if ((choices & 1) != 0) std::memcpy(text.data(), &offset, sizeof(offset));
+      const std::span bytes(reinterpret_cast<const uint8_t*>(text.data()), text.size());
       const uint32_t crc =
-          ExtendCrc32c(0, std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size())
-                              .subspan(worker::kPieceHeaderBytes));
+          ExtendCrc32c(ExtendCrc32c(0, bytes.first(16)), bytes.subspan(worker::kPieceHeaderBytes));
       if ((choices & 2) != 0) std::memcpy(text.data() + 16, &crc, sizeof(crc));
     }
     // In two slices, cut anywhere.

@@ -49,8 +49,10 @@ Status Follower::Write(uint64_t offset, uint64_t step, std::span<const uint8_t> 
     changed_.NotifyAll();
     return absl::OkStatus();
   }
-  if (step < newest_)
-    return DataLoss("bytes of step {} came behind some of step {}", step, newest_);
+  const uint64_t at = stage_ == Stage::kFollows ? job_->state->step : writer_.facts().step;
+  if (step < newest_ || step > at + 1) {  // no member of a ring is further ahead
+    return DataLoss("bytes of step {} came behind some of step {}, at step {}", step, newest_, at);
+  }
   newest_ = step;
   changed_.NotifyAll();
   WaitFor(changed_, job_->state_mu, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {

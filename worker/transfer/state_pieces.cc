@@ -39,6 +39,8 @@ Evaluation FromProto(const v1::EvaluationResult& result) {
 }
 
 struct PieceHeader {
+  static constexpr size_t kCovered = 16;
+
   uint64_t offset = 0;
   uint64_t step = 0;
   uint32_t crc32c = 0;
@@ -46,17 +48,19 @@ struct PieceHeader {
   void Encode(uint8_t* to) const {
     std::memcpy(to, &offset, sizeof(offset));
     std::memcpy(to + 8, &step, sizeof(step));
-    std::memcpy(to + 16, &crc32c, sizeof(crc32c));
+    std::memcpy(to + kCovered, &crc32c, sizeof(crc32c));
   }
+  // Of what is before it.
+  static uint32_t CrcOf(const uint8_t* header) { return ExtendCrc32c(0, {header, kCovered}); }
   static PieceHeader Decode(const uint8_t* from) {
     PieceHeader header;
     std::memcpy(&header.offset, from, sizeof(offset));
     std::memcpy(&header.step, from + 8, sizeof(step));
-    std::memcpy(&header.crc32c, from + 16, sizeof(crc32c));
+    std::memcpy(&header.crc32c, from + kCovered, sizeof(crc32c));
     return header;
   }
 };
-static_assert(kPieceHeaderBytes == 16 + sizeof(PieceHeader::crc32c));
+static_assert(kPieceHeaderBytes == PieceHeader::kCovered + sizeof(PieceHeader::crc32c));
 
 }  // namespace
 
@@ -78,7 +82,10 @@ StatusOr<grpc::ByteBuffer> PieceMessage(StateSource* source, uint64_t offset) {
   uint8_t* const begin = GRPC_SLICE_START_PTR(memory);
   const std::span<uint8_t> bytes(begin + kPieceHeaderBytes, size);
   RING_ASSIGN_OR_RETURN(const uint64_t step, source->Read(offset, bytes));
-  PieceHeader{offset, step, ExtendCrc32c(0, bytes)}.Encode(begin);
+  PieceHeader header{offset, step};
+  header.Encode(begin);
+  header.crc32c = ExtendCrc32c(PieceHeader::CrcOf(begin), bytes);
+  header.Encode(begin);
   return grpc::ByteBuffer(&slice, 1);
 }
 
@@ -126,6 +133,7 @@ Status StateReceiver::TakePiece(const grpc::ByteBuffer& message) {
     const size_t of_head = std::min(slice.size(), head.size() - have);
     std::memcpy(head.data() + have, slice.begin(), of_head);
     have += of_head;
+    if (of_head > 0 && have == head.size()) crc = PieceHeader::CrcOf(head.data());
     parts.emplace_back(slice.begin() + of_head, slice.size() - of_head);
     crc = ExtendCrc32c(crc, parts.back());
   }

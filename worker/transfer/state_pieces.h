@@ -13,7 +13,7 @@
 namespace ringmaster::worker {
 
 // Before the bytes of a piece, little-endian: their offset in the row (8 bytes), the step of their
-// state (8), and CRC-32C (4).
+// state (8), and the CRC-32C of these and of the bytes (4).
 inline constexpr size_t kPieceHeaderBytes = 20;
 
 // The first message.

@@ -67,9 +67,11 @@ const std::vector<BadStream>& BadStreams() {
        "the 1048576 bytes at offset 1048576 have CRC-32C"},
       {"another CRC",
        [](M* m) {
-         (*m)[3].replace(8, 4, {1, 0, 0, 0});
+         (*m)[3].replace(16, 4, {1, 0, 0, 0});
        },
        "expected 00000001"},
+      {"another step", [](M* m) { (*m)[2][8] ^= 1; },
+       "the 1048576 bytes at offset 1048576 have CRC-32C"},
       {"another offset", [](M* m) { (*m)[2][0] = 1; },
        "bytes at offset 1048577 arrived, expected offset 1048576"},
       {"a piece twice", [](M* m) { m->insert(m->begin() + 1, (*m)[1]); },
@@ -90,7 +92,7 @@ const std::vector<BadStream>& BadStreams() {
       {"the header alone", [](M* m) { m->resize(1); }, "the stream ended after 0 of 2097161 bytes"},
       {"nothing", [](M* m) { m->clear(); }, "the stream ended without a header"},
       {"no header", [](M* m) { m->erase(m->begin()); },
-       "the first message of 1048588 bytes is not a header"},
+       "the first message of 1048596 bytes is not a header"},
       {"a second header", [](M* m) { m->insert(m->begin() + 2, (*m)[0]); },
        "arrived, expected offset 1048576"},
       {"a piece after the end", [](M* m) { m->push_back((*m)[3]); },
