@@ -18,7 +18,7 @@ namespace ringmaster::worker {
 struct FeedHooks {
   // Before a piece is read; of which step the one before was.
   std::function<Status(uint64_t step)> before_read = {};
-  std::function<Status(size_t number, std::span<uint8_t> bytes)> before_write = {};
+  std::function<Status(size_t number, uint64_t step, std::span<uint8_t> bytes)> before_write = {};
 };
 
 // All pieces of a source, as a network may have them: in two slices.
@@ -32,7 +32,7 @@ inline Status SendAll(StateSource* source, StateSink* to, const FeedHooks& hooks
     if (hooks.before_read && number > 0) RING_RETURN_IF_ERROR(hooks.before_read(step));
     RING_ASSIGN_OR_RETURN(step, source->Read(at, bytes));
     if (hooks.before_write && number > 0) {
-      RING_RETURN_IF_ERROR(hooks.before_write(number, bytes));
+      RING_RETURN_IF_ERROR(hooks.before_write(number, step, bytes));
     }
     const size_t cut = bytes.size() / 3;
     const std::span<const uint8_t> all(bytes);

@@ -33,10 +33,11 @@ class Told : public ProgressList {
   bool whole = false;
 };
 
-// Has pieces wait for the next step of `source`, one in `every` that would come after it.
+// Has pieces wait until `source` has ended a step: one in `every` is of the next state then, and of
+// those that are not the first ones of their state as many were read before, and come late.
 FeedHooks Spread(const Trainer* source, uint32_t every, uint32_t seed) {
   const auto random = std::make_shared<std::mt19937>(seed);
-  return {.before_read = [source, every, random](uint64_t step) -> Status {
+  const auto wait = [source, every, random](uint64_t step) -> Status {
     if ((*random)() % every > 0 || step == kSteps) return absl::OkStatus();
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (source->pulse().applied <= step) {
@@ -44,7 +45,13 @@ FeedHooks Spread(const Trainer* source, uint32_t every, uint32_t seed) {
       std::this_thread::yield();
     }
     return absl::OkStatus();
-  }};
+  };
+  // Not the first one of a step: the job waits for it before it ends the step before.
+  const auto newest = std::make_shared<uint64_t>(kSteps);
+  const auto late = [wait, newest](size_t, uint64_t step, std::span<uint8_t>) {
+    return std::exchange(*newest, step) == step ? wait(step) : absl::OkStatus();
+  };
+  return {.before_read = wait, .before_write = late};
 }
 
 struct Ring {
@@ -167,7 +174,7 @@ TEST_CASE("Follow: a source that is lost, or sends other bits, is named") {
   Ring ring(&job);
   const Generation generation = ring.Begin(1);
   const bool flips = GENERATE(false, true);
-  const auto spoil = [&](size_t number, std::span<uint8_t> bytes) -> Status {
+  const auto spoil = [&](size_t number, uint64_t, std::span<uint8_t> bytes) -> Status {
     if (number != 2) return absl::OkStatus();
     bytes[4000] ^= 1;
     return flips ? absl::OkStatus() : absl::UnavailableError("the stream broke");
