@@ -399,6 +399,20 @@ class ClusterTest(unittest.TestCase):
         self.cluster.stop()
 
 
+def checkpoint_alone(spec, **worker):
+    """SHA-256 of the last checkpoint of a job on one undisturbed worker, in a cluster of its own."""
+    alone, found = Cluster(), None
+    try:
+        alone.make_data()
+        alone.start_coordinator()
+        alone.start_worker("alone", **worker)
+        found = alone.run_job(spec)["checkpoint"]["sha256"]
+        alone.stop()
+    finally:
+        alone.destroy(found is None)
+    return found
+
+
 def regroups_of_members(status):
     """Those of workers who went or came: all but those by which shards move between workers of unequal loads."""
     return [each for each in status["regroups"] if not each["reason"].startswith("shards follow speed: ")]

@@ -19,15 +19,7 @@ class ElasticityTest(cluster.ClusterTest):
 
     @classmethod
     def setUpClass(cls):
-        alone = cluster.Cluster()
-        try:
-            alone.make_data()
-            alone.start_coordinator()
-            alone.start_worker("alone")
-            cls.expected = alone.run_job(spec())["checkpoint"]["sha256"]
-            alone.stop()
-        finally:
-            alone.destroy(cls.expected is None)
+        cls.expected = cluster.checkpoint_alone(spec())
 
     @contextlib.contextmanager
     def slow(self, names, **changes):

@@ -92,15 +92,7 @@ class NoticeTest(cluster.ClusterTest):
     def expected(self):
         """SHA-256 of the checkpoint of an undisturbed run."""
         if NoticeTest._expected is None:
-            alone = cluster.Cluster()
-            try:
-                alone.make_data()
-                alone.start_coordinator()
-                alone.start_worker("alone")
-                NoticeTest._expected = alone.run_job(SPEC)["checkpoint"]["sha256"]
-                alone.stop()
-            finally:
-                alone.destroy(False)
+            NoticeTest._expected = cluster.checkpoint_alone(SPEC)
         return NoticeTest._expected
 
     def check_notice(self, cloud, flag=None, more=0):
