@@ -110,7 +110,9 @@ std::vector<const v1::RingMember*> CatchUp::Sources() const {
     if (member.holds()) sources.push_back(&member);
   }
   if (start_->has_restore()) sources = {&start_->ring(0)};
-  if (!sources.empty()) std::ranges::rotate(sources, sources.begin() + rank_ % sources.size());
+  if (sources.empty()) return sources;
+  const auto first = static_cast<std::ptrdiff_t>(rank_ % sources.size());
+  std::rotate(sources.begin(), sources.begin() + first, sources.end());
   return sources;
 }
 

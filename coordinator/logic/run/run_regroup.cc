@@ -196,8 +196,8 @@ std::vector<std::string> Run::TakeSeats(std::vector<std::string> names, Now now)
   names = seats;
   // Of the first two that have shards one writes checkpoints: the first one has.
   if (const uint64_t step = members_.HighestApplied(names); !custody_.Restores(step)) {
-    std::ranges::stable_partition(
-        names, [&](const std::string& name) { return !MayFollow(*Find(name), step); });
+    std::stable_partition(names.begin(), names.end(),
+                          [&](const std::string& name) { return !MayFollow(*Find(name), step); });
   }
   Fence::Seating seating = fence_.Seat(names, members_, now);
   for (; !seating.out.empty(); seating = fence_.Seat(names, members_, now)) {
