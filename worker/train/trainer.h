@@ -165,8 +165,7 @@ class Trainer {
   // Makes room for a peer's state, and replaces the own one by it when it is there; `digest` is the
   // one that it must have. On an error the state is as before. MakeRoom does so ahead of the first
   // Expect, in which a system may take as long for pages as the state for its way: it lasts until
-  // then, or until a run begins without. Step thread, before the
-  // first run.
+  // then, or until a run begins without. Step thread, before the first run.
   void MakeRoom();
   [[nodiscard]] std::unique_ptr<IncomingState> Expect();
   Status Adopt(IncomingState* incoming, const Sha256Digest& digest);
