@@ -398,6 +398,14 @@ class ClusterTest(unittest.TestCase):
         yield self.cluster
         self.cluster.stop()
 
+    def check_undisturbed(self, job, expected):
+        """It succeeds with the checkpoint of one undisturbed worker; its status."""
+        status = self.cluster.wait(job)
+        self.assertEqual(status["state"], "SUCCEEDED", status["reason"])
+        self.assertEqual(status["checkpoint"]["sha256"], expected)
+        self.cluster.ringctl("checkpoint", "verify", job)
+        return status
+
 
 def checkpoint_alone(spec, **worker):
     """SHA-256 of the last checkpoint of a job on one undisturbed worker, in a cluster of its own."""

@@ -48,11 +48,7 @@ class FollowingTest(cluster.ClusterTest):
 
     def check_end(self, job):
         self.gate.open()
-        status = self.cluster.wait(job)
-        self.assertEqual(status["state"], "SUCCEEDED", status["reason"])
-        self.assertEqual(status["checkpoint"]["sha256"], self.expected)
-        self.cluster.ringctl("checkpoint", "verify", job)
-        return status
+        return self.check_undisturbed(job, self.expected)
 
     def wait_for_shards(self, running, job, *names):
         running.watch_until(job, lambda status: {worker["name"] for worker in status["workers"] if worker["shards"]} ==

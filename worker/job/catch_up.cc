@@ -187,7 +187,6 @@ Status CatchUp::FollowFrom(const v1::RingMember& source, TimePoint deadline,
         follower->End(sources->peer(options, follower.get(), ends));
       });
   pthread_setname_np(fetch_.native_handle(), "follow");
-  pthread_setname_np(fetch_.native_handle(), "follow");
   return Annotate(
       follower_->TakeUp(
           digest,
