@@ -112,6 +112,7 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
   options.security = security.server;
   options.dialer = security.dialer;
   options.state_channel = FetchChannelArguments();
+  options.shares_memory = flags.shares_memory;
   options.services = {services.states.get(), services.files.get()};
   RING_ASSIGN_OR_RETURN(std::unique_ptr<ring::RingPort> port,
                         ring::RingPort::Create(flags.listen, std::move(options)));

@@ -341,6 +341,8 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   const CLI::Option* const name =
       app.add_option("--name", flags.name, "worker id")->capture_default_str();
   app.add_option("--cpus", raw.cpus, "pin the cores to these CPUs, e.g. 0,2-3");
+  app.add_flag("!--no-shared-memory", flags.shares_memory,
+               "send a neighbour of this host over TCP what goes round the ring, too");
   app.add_flag("--debuggable", flags.debuggable,
                "its user may attach a debugger and get core dumps, which have its key");
   app.set_version_flag("--version", VersionLine("ringworker"),

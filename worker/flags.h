@@ -25,10 +25,11 @@ struct DeviceChoice {
 
 struct Flags {
   Address coordinator;
-  Address listen;           // without a host: SecurityOf chooses
-  std::string advertise;    // host that predecessors connect to; empty: likewise
-  std::string join;         // a token; empty: none
-  bool debuggable = false;  // else nobody but root looks into a process with a key
+  Address listen;             // without a host: SecurityOf chooses
+  std::string advertise;      // host that predecessors connect to; empty: likewise
+  std::string join;           // a token; empty: none
+  bool shares_memory = true;  // with neighbours of this host, for what goes round the ring
+  bool debuggable = false;    // else nobody but root looks into a process with a key
   uint32_t cores = 1;
   uint32_t threads_per_core = 1;
   DeviceChoice device;

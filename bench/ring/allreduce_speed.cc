@@ -50,7 +50,9 @@ StatusOr<std::string> ReadPublished(const Member& member, uint32_t rank) {
 
 StatusOr<std::unique_ptr<Contender>> MakeContender(const std::string& name, const Member& member) {
   for (const char* const ours : {"exact", "integers", "float32"}) {
-    if (name == ours || name == ours + std::string("_tls")) return MakeRing(name, member);
+    for (const char* way : {"", "_tcp", "_tls"}) {
+      if (name == ours + std::string(way)) return MakeRing(name, member);
+    }
   }
   if (name == "tcp") return MakeTcp(member);
   if (name == "gloo_ring" || name == "gloo_halving") return MakeGloo(name, member);

@@ -23,9 +23,11 @@ namespace {
 
 constexpr int kPrecisionBits = 21;
 constexpr char kCluster[] = "bench";
+constexpr char kOverTcp[] = "_tcp";
 constexpr char kWithTls[] = "_tls";
 
-enum class Protection : uint8_t { kNone, kTls };
+// How payloads go between members.
+enum class Way : uint8_t { kMemory, kTcp, kTls };
 
 std::string NameOf(uint32_t rank) { return fmt::format("member{}", rank); }
 
@@ -65,8 +67,8 @@ StatusOr<ring::PortOptions> WithTls(const Member& member) {
 
 class RingContender : public Contender {
  public:
-  RingContender(ring::ArraySums sums, Protection protection, const Member& member)
-      : sums_(sums), protection_(protection), member_(member) {}
+  RingContender(ring::ArraySums sums, Way way, const Member& member)
+      : sums_(sums), way_(way), member_(member) {}
   ~RingContender() override {
     reduce_.reset();
     link_.reset();
@@ -75,9 +77,10 @@ class RingContender : public Contender {
 
   Status Connect() {
     ring::PortOptions port;
-    if (protection_ == Protection::kTls) {
+    if (way_ == Way::kTls) {
       RING_ASSIGN_OR_RETURN(port, WithTls(member_));
     }
+    port.shares_memory = way_ == Way::kMemory;
     RING_ASSIGN_OR_RETURN(port_, ring::RingPort::Create({member_.host, 0}, port));
     Publish(member_, fmt::format("{}:{}", member_.host, port_->port()));
     const uint32_t next = (member_.rank + 1) % member_.size;
@@ -132,7 +135,7 @@ class RingContender : public Contender {
   }
 
   const ring::ArraySums sums_;
-  const Protection protection_;
+  const Way way_;
   const Member member_;
   std::unique_ptr<ring::RingPort> port_;
   std::unique_ptr<ring::Link> link_;
@@ -147,8 +150,10 @@ StatusOr<std::unique_ptr<Contender>> MakeRing(const std::string& name, const Mem
   const ring::ArraySums sums = name.starts_with("exact")      ? ring::ArraySums::kExact
                                : name.starts_with("integers") ? ring::ArraySums::kIntegers
                                                               : ring::ArraySums::kFloat32;
-  const Protection protection = name.ends_with(kWithTls) ? Protection::kTls : Protection::kNone;
-  auto contender = std::make_unique<RingContender>(sums, protection, member);
+  const Way way = name.ends_with(kWithTls)   ? Way::kTls
+                  : name.ends_with(kOverTcp) ? Way::kTcp
+                                             : Way::kMemory;
+  auto contender = std::make_unique<RingContender>(sums, way, member);
   RING_RETURN_IF_ERROR(contender->Connect());
   return contender;
 }

@@ -177,6 +177,7 @@ class Training:
                 slot.ring = proxy.Proxy((beside, slot.port), (host, slot.port))
                 slot.session = proxy.Proxy((host, 0), (host, int(coordinator.rsplit(":", 1)[1])))
             advertise = slot.ring.address[0]
+            how["extra"] = (*how.get("extra", ()), "--no-shared-memory")  # all goes through the proxy
             coordinator = f"{host}:{slot.session.address[1]}"
         slot.process = self.cluster.start_worker(
             name, wait=False, listen=f"{host}:{slot.port}", advertise=advertise, coordinator=coordinator, **how)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <utility>
 
 #include "common/status.h"
@@ -23,6 +24,7 @@ class ForwardingLink : public Link {
   StatusOr<Arrival> Await(std::chrono::steady_clock::time_point deadline) override {
     return link_->Await(deadline);
   }
+  [[nodiscard]] std::shared_ptr<uint8_t> Lend(size_t bytes) override { return link_->Lend(bytes); }
   void Nudge() override { link_->Nudge(); }
   void Cancel(Status reason) override { link_->Cancel(std::move(reason)); }
   [[nodiscard]] uint64_t bytes_sent() const override { return link_->bytes_sent(); }

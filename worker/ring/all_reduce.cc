@@ -55,7 +55,8 @@ AllReduce::AllReduce(Link* link, Position position, ReduceOptions options)
     : link_(link),
       position_(position),
       options_(options),
-      pool_(LargestPayload(options), kSpareBuffers) {
+      pool_(LargestPayload(options), kSpareBuffers,
+            [link](size_t bytes) { return link != nullptr ? link->Lend(bytes) : nullptr; }) {
   RING_CHECK(options.segment_elements % exact::kBlockElements == 0 && options.segment_elements > 0,
              "segments are whole blocks");
   RING_CHECK(position.size == 1 || link != nullptr, "a ring of several members needs a link");

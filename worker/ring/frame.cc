@@ -28,7 +28,8 @@ enum Offset : size_t {
   kSegmentAt = 48,
   kPayloadBytesAt = 52,
   kPayloadCrcAt = 56,
-  kReservedAt = 60,
+  kPlaceAt = 60,
+  kReservedAt = 64,
   kHeaderCrcAt = 76,
 };
 static_assert(kHeaderCrcAt + sizeof(uint32_t) == kHeaderBytes);
@@ -106,6 +107,7 @@ void Encode(const FrameHeader& header, uint8_t* out) {
   Put(out, kSegmentAt, header.segment);
   Put(out, kPayloadBytesAt, header.payload_bytes);
   Put(out, kPayloadCrcAt, header.payload_crc32c);
+  Put(out, kPlaceAt, header.place);
   Put(out, kHeaderCrcAt, HeaderCrc(out));
 }
 
@@ -127,6 +129,7 @@ StatusOr<FrameHeader> Decode(std::span<const uint8_t> bytes) {
   header.segment = Get<uint32_t>(bytes, kSegmentAt);
   header.payload_bytes = Get<uint32_t>(bytes, kPayloadBytesAt);
   header.payload_crc32c = Get<uint32_t>(bytes, kPayloadCrcAt);
+  header.place = Get<uint32_t>(bytes, kPlaceAt);
   return header;
 }
 

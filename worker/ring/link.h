@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -52,6 +53,9 @@ class Link {
   // Waits until Receive would not wait, or until there was a Nudge that no Await has told of yet; a
   // frame comes before a nudge. kNothing: the deadline passed.
   virtual StatusOr<Arrival> Await(std::chrono::steady_clock::time_point deadline) = 0;
+  // Room for a payload of `bytes` that reaches the successor from there without a copy; null: there
+  // is none just now, and any other memory does. Ring thread.
+  [[nodiscard]] virtual std::shared_ptr<uint8_t> Lend(size_t /*bytes*/) { return nullptr; }
   // The ring thread waits for nothing more just now: what it sent goes on without it.
   virtual void Rest() {}
   // Ends an Await that waits, or the next one.

@@ -100,10 +100,13 @@ struct BufferPool::Shelf {
   }
 };
 
-BufferPool::BufferPool(size_t buffer_bytes, size_t keep)
-    : shelf_(std::make_shared<Shelf>(buffer_bytes, keep)) {}
+BufferPool::BufferPool(size_t buffer_bytes, size_t keep, Lend lend)
+    : shelf_(std::make_shared<Shelf>(buffer_bytes, keep)), lend_(std::move(lend)) {}
 
 std::shared_ptr<uint8_t> BufferPool::Acquire() {
+  if (lend_ != nullptr) {
+    if (std::shared_ptr<uint8_t> lent = lend_(shelf_->buffer_bytes); lent != nullptr) return lent;
+  }
   return {shelf_->Take().release(),
           [shelf = shelf_](uint8_t* buffer) { shelf->Return(Shelf::Buffer(buffer)); }};
 }

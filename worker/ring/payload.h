@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -56,18 +57,22 @@ class PayloadReader {
 // for a sent payload is one of the transport's, and may outlive the pool.
 class BufferPool {
  public:
+  // Somebody else's memory of so many bytes, which comes first; null: there is none just now.
+  using Lend = std::function<std::shared_ptr<uint8_t>(size_t bytes)>;
+
   // `keep`: how many unused buffers stay allocated.
-  BufferPool(size_t buffer_bytes, size_t keep);
+  BufferPool(size_t buffer_bytes, size_t keep, Lend lend = nullptr);
 
   // buffer_bytes() bytes of any content, at a multiple of 64.
   [[nodiscard]] std::shared_ptr<uint8_t> Acquire();
   [[nodiscard]] size_t buffer_bytes() const;
-  // Buffers that somebody holds.
+  // Buffers that somebody holds, but for those that were lent.
   [[nodiscard]] size_t out() const;
 
  private:
   struct Shelf;
   std::shared_ptr<Shelf> shelf_;
+  const Lend lend_;
 };
 
 }  // namespace ringmaster::ring

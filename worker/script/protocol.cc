@@ -16,6 +16,7 @@
 
 #include "common/net/socket.h"
 #include "common/text.h"
+#include "worker/process/passed_files.h"
 
 namespace ringmaster::script {
 namespace {
@@ -24,6 +25,7 @@ constexpr uint16_t kVersion = 1;
 constexpr size_t kMaxPacket = size_t{128} << 10;
 constexpr size_t kMaxJson = size_t{64} << 20;
 constexpr size_t kMaxFiles = 3;
+static_assert(kMaxFiles <= PassedFiles::kMost);
 
 struct Header {
   PacketKind kind = PacketKind::kEnd;
@@ -31,11 +33,6 @@ struct Header {
   uint32_t zero = 0;
 };
 static_assert(sizeof(Header) == 8);
-
-union FileSpace {
-  cmsghdr aligned;
-  std::array<char, CMSG_SPACE(sizeof(int) * kMaxFiles)> bytes;
-};
 
 template <typename... Args>
 Status Malformed(fmt::format_string<Args...> format, Args&&... args) {
@@ -85,19 +82,6 @@ class Cursor {
   std::string_view left_;
   bool whole_ = true;
 };
-
-void TakeFiles(msghdr* message, std::vector<OwnedFile>* files) {
-  for (cmsghdr* control = CMSG_FIRSTHDR(message); control != nullptr;
-       control = CMSG_NXTHDR(message, control)) {
-    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int file = -1;
-      std::memcpy(&file, CMSG_DATA(control) + i * sizeof(int), sizeof(int));
-      files->emplace_back(file);
-    }
-  }
-}
 
 StatusOr<OwnedFile> FileOf(const std::string& text) {
   OwnedFile file(memfd_create("ringmaster-json", MFD_CLOEXEC));
@@ -154,16 +138,8 @@ Status Send(int socket, PacketKind kind, std::string_view body, std::span<const 
   msghdr message = {};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
-  FileSpace space = {};
-  if (!files.empty()) {
-    message.msg_control = space.bytes.data();
-    message.msg_controllen = CMSG_SPACE(files.size_bytes());
-    cmsghdr* const control = CMSG_FIRSTHDR(&message);
-    control->cmsg_level = SOL_SOCKET;
-    control->cmsg_type = SCM_RIGHTS;
-    control->cmsg_len = CMSG_LEN(files.size_bytes());
-    std::memcpy(CMSG_DATA(control), files.data(), files.size_bytes());
-  }
+  PassedFiles passed;
+  passed.SendWith(&message, files);
   return Until(socket, POLLOUT, deadline,
                [&] { return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT); })
       .status();
@@ -191,22 +167,21 @@ StatusOr<Packet> Receive(int socket, Deadline deadline) {
   packet.body.resize(kMaxPacket - sizeof(header));
   std::array<iovec, 2> parts = {iovec{&header, sizeof(header)},
                                 iovec{packet.body.data(), packet.body.size()}};
-  FileSpace space = {};
+  PassedFiles passed;
   msghdr message = {};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
   const auto receive = [&] {
     ssize_t count = 0;
     do {
-      message.msg_control = space.bytes.data();
-      message.msg_controllen = space.bytes.size();
+      passed.ReceiveWith(&message);
       count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
       // That the other end left something unread is said once, in front of what it had sent.
     } while (count < 0 && errno == ECONNRESET);
     return count;
   };
   RING_ASSIGN_OR_RETURN(const size_t bytes, Until(socket, POLLIN, deadline, receive));
-  TakeFiles(&message, &packet.files);
+  packet.files = PassedFiles::Of(&message).files;
   if (bytes == 0) return Closed();
   if (bytes < sizeof(header) || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
     return Malformed("a packet of {} bytes that is none", bytes);

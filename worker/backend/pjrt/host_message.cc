@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "common/net/socket.h"
+#include "worker/process/passed_files.h"
 
 namespace ringmaster::pjrt {
 namespace {
@@ -16,6 +17,7 @@ constexpr uint32_t kMagic = 0x52504a54;
 constexpr uint16_t kVersion = 1;
 constexpr uint32_t kMaxBody = 4 << 20;
 constexpr size_t kMaxFiles = 2;
+static_assert(kMaxFiles <= PassedFiles::kMost);
 
 struct Header {
   uint32_t magic = kMagic;
@@ -25,11 +27,6 @@ struct Header {
   uint32_t files = 0;
 };
 static_assert(sizeof(Header) == 16);
-
-union FileSpace {
-  cmsghdr aligned;
-  std::array<char, CMSG_SPACE(sizeof(int) * kMaxFiles)> bytes;
-};
 
 Status Closed() {
   return Error(absl::StatusCode::kUnavailable, "the other end of the socket is closed");
@@ -61,36 +58,22 @@ Status SendAll(int socket, std::span<const char> bytes, msghdr* first, Deadline 
   return absl::OkStatus();
 }
 
-void TakeFiles(msghdr* message, std::vector<OwnedFile>* files) {
-  for (cmsghdr* control = CMSG_FIRSTHDR(message); control != nullptr;
-       control = CMSG_NXTHDR(message, control)) {
-    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int file = -1;
-      std::memcpy(&file, CMSG_DATA(control) + i * sizeof(int), sizeof(int));
-      files->emplace_back(file);
-    }
-  }
-}
-
 Status ReceiveAll(int socket, std::span<char> bytes, std::vector<OwnedFile>* files,
                   Deadline deadline) {
   while (!bytes.empty()) {
-    FileSpace space = {};
     iovec part = {bytes.data(), bytes.size()};
     msghdr message = {};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
-    message.msg_control = space.bytes.data();
-    message.msg_controllen = space.bytes.size();
+    PassedFiles passed;
+    passed.ReceiveWith(&message);
     const ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (received == 0) return Closed();
     if (received < 0) {
       RING_ASSIGN_OR_RETURN([[maybe_unused]] const bool again, MayRetry(socket, POLLIN, deadline));
       continue;
     }
-    TakeFiles(&message, files);
+    for (OwnedFile& file : PassedFiles::Of(&message).files) files->push_back(std::move(file));
     bytes = bytes.subspan(static_cast<size_t>(received));
   }
   return absl::OkStatus();
@@ -107,17 +90,9 @@ Status Send(int socket, MessageKind kind, const std::string& body, std::span<con
   const Header header = {.kind = kind,
                          .body_bytes = static_cast<uint32_t>(body.size()),
                          .files = static_cast<uint32_t>(files.size())};
-  FileSpace space = {};
   msghdr message = {};
-  if (!files.empty()) {
-    message.msg_control = space.bytes.data();
-    message.msg_controllen = CMSG_SPACE(files.size_bytes());
-    cmsghdr* const control = CMSG_FIRSTHDR(&message);
-    control->cmsg_level = SOL_SOCKET;
-    control->cmsg_type = SCM_RIGHTS;
-    control->cmsg_len = CMSG_LEN(files.size_bytes());
-    std::memcpy(CMSG_DATA(control), files.data(), files.size_bytes());
-  }
+  PassedFiles passed;
+  passed.SendWith(&message, files);
   RING_RETURN_IF_ERROR(SendAll(socket, {reinterpret_cast<const char*>(&header), sizeof(header)},
                                &message, deadline));
   return SendAll(socket, body, nullptr, deadline);

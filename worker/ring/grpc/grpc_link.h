@@ -40,6 +40,9 @@ class GrpcLink : public Link {
   Status Send(const FrameHeader& header, const Payload& payload, TimePoint deadline) override;
   StatusOr<Frame> Receive(TimePoint deadline) override;
   StatusOr<Arrival> Await(TimePoint deadline) override;
+  [[nodiscard]] std::shared_ptr<uint8_t> Lend(size_t bytes) override {
+    return parts_.edges->Lend(bytes);
+  }
   // What is sent already needs nobody.
   void Rest() override {
     if (parts_.edges->unsent() > 0) parts_.events->GiveBack();

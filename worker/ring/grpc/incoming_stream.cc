@@ -9,11 +9,13 @@
 namespace ringmaster::ring {
 namespace {
 
-StatusOr<Frame> FrameOf(const grpc::ByteBuffer& message, size_t largest_payload) {
-  if (message.Length() <= kHeaderBytes + largest_payload) return FromMessage(message);
+StatusOr<Frame> FrameOf(const grpc::ByteBuffer& message, const LinkEdges& edges) {
+  if (message.Length() <= kHeaderBytes + edges.largest_payload()) {
+    return FromMessage(message, edges.from_predecessor().get());
+  }
   return InvalidArgument(
-      "frame length: at most {} bytes of payload in this job, got a message of {}", largest_payload,
-      message.Length());
+      "frame length: at most {} bytes of payload in this job, got a message of {}",
+      edges.largest_payload(), message.Length());
 }
 
 Status Lost(const std::string& predecessor, const char* how) {
@@ -76,6 +78,7 @@ bool IncomingStream::Accept(std::shared_ptr<LinkEdges> edges) {
   greeting_ = true;
   Ask();
   context_.AddInitialMetadata(kAcceptedKey, "1");
+  if (edges_->ShareMemory(hello_.memory_door())) context_.AddInitialMetadata(kMemoryKey, "1");
   stream_.SendInitialMetadata(&greeted_);
   Read();
   return true;
@@ -153,7 +156,7 @@ void IncomingStream::Take(const grpc::ByteBuffer& message, LinkEdges* edges) {
     Resume();
     return;
   }
-  StatusOr<Frame> frame = FrameOf(message, edges->largest_payload());
+  StatusOr<Frame> frame = FrameOf(message, *edges);
   Status status = frame.status();
   if (status.ok() &&
       (frame->header.job != job_hash_ || frame->header.generation != GenerationOf(hello_))) {

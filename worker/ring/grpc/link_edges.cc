@@ -43,11 +43,12 @@ struct LinkEdges::Unsent {
 };
 
 LinkEdges::LinkEdges(EventQueue* events, std::string successor, std::string predecessor,
-                     size_t largest_payload)
+                     size_t largest_payload, bool shares_memory)
     : events_(events),
       successor_(std::move(successor)),
       predecessor_(std::move(predecessor)),
       largest_payload_(largest_payload),
+      shares_memory_(shares_memory),
       started_([this](bool ok) { OnStarted(ok); }),
       accepted_([this](bool ok) { OnAccepted(ok); }),
       message_([this](bool ok) { OnMessage(ok); }),
@@ -133,11 +134,21 @@ void LinkEdges::Release(size_t bytes) {
   if (wants_room_.exchange(false)) events_->Wake();
 }
 
+std::shared_ptr<uint8_t> LinkEdges::Lend(size_t bytes) {
+  MutexLock lock(mu_);
+  return to_successor_ != nullptr ? to_successor_->Lend(bytes) : nullptr;
+}
+
 Status LinkEdges::Send(const FrameHeader& header, const Payload& payload, TimePoint deadline) {
-  const size_t bytes = kHeaderBytes + payload.size();
+  FrameHeader sent = header;
+  {
+    MutexLock lock(mu_);
+    sent.place = to_successor_ != nullptr ? to_successor_->Put(payload) : 0;
+  }
+  const size_t bytes = kHeaderBytes + (sent.place == 0 ? payload.size() : 0);
   RING_RETURN_IF_ERROR(Reserve(bytes, deadline));
   grpc::ByteBuffer message =
-      ToMessage(header, payload, std::make_shared<const Unsent>(shared_from_this(), bytes));
+      ToMessage(sent, payload, std::make_shared<const Unsent>(shared_from_this(), bytes));
   MutexLock lock(mu_);
   if (!writable_ || closing_) return absl::OkStatus();  // the end that comes says why
   queue_.push_back(std::move(message));
@@ -199,6 +210,20 @@ Status LinkEdges::Exhausted() const {
 
 // ---- From the predecessor.
 
+bool LinkEdges::ShareMemory(const std::string& door) {
+  if (!shares_memory_ || door.empty()) return false;
+  StatusOr<std::shared_ptr<LinkMemory>> memory = LinkMemory::Create(largest_payload_);
+  if (!memory.ok() || !MemoryDoor::Pass(**memory, door).ok()) return false;
+  MutexLock lock(mu_);
+  from_predecessor_ = *std::move(memory);
+  return true;
+}
+
+std::shared_ptr<LinkMemory> LinkEdges::from_predecessor() const {
+  MutexLock lock(mu_);
+  return from_predecessor_;
+}
+
 void LinkEdges::JoinedPredecessor() {
   MutexLock lock(mu_);
   predecessor_edge_.begun = predecessor_edge_.joined = true;
@@ -228,9 +253,15 @@ void LinkEdges::PredecessorDone() {
 // ---- To the successor. gRPC's calls here only ask: what comes of them are events.
 
 void LinkEdges::Open(std::shared_ptr<grpc::Channel> channel, std::string address,
-                     const v1::LinkHello& hello) {
+                     v1::LinkHello hello) {
   MutexLock lock(mu_);
   if (!failure_.ok()) return;  // the port stops: its queue takes nothing more
+  if (shares_memory_) {
+    if (StatusOr<MemoryDoor> door = MemoryDoor::Open(); door.ok()) {
+      door_ = *std::move(door);
+      hello.set_memory_door(door_->name());
+    }
+  }
   context_ = std::make_unique<grpc::ClientContext>();
   context_->set_wait_for_ready(true);
   AddHello(hello, context_.get());
@@ -263,6 +294,10 @@ void LinkEdges::OnAccepted(bool ok) {
     MutexLock lock(mu_);
     const auto& answer = context_->GetServerInitialMetadata();
     successor_edge_.joined = answer.find(kAcceptedKey) != answer.end();
+    if (door_ && answer.find(kMemoryKey) != answer.end()) {
+      if (auto memory = door_->Receive(); memory.ok()) to_successor_ = *std::move(memory);
+    }
+    door_.reset();
     Tell();
   }
   Settle();

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/mutex.h"
@@ -21,6 +22,7 @@
 #include "worker/ring/beat_monitor.h"
 #include "worker/ring/frame.h"
 #include "worker/ring/grpc/event_queue.h"
+#include "worker/ring/grpc/link_memory.h"
 #include "worker/ring/link.h"
 
 namespace ringmaster::ring {
@@ -29,9 +31,10 @@ using TimePoint = std::chrono::steady_clock::time_point;
 
 class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
  public:
-  // Names of the neighbours, for messages, and the largest payload that the predecessor may send.
+  // Names of the neighbours, for messages, the largest payload that the predecessor may send, and
+  // whether payloads go through memory between processes of one host.
   LinkEdges(EventQueue* events, std::string successor, std::string predecessor,
-            size_t largest_payload);
+            size_t largest_payload, bool shares_memory);
 
   [[nodiscard]] const std::string& successor() const { return successor_; }
   [[nodiscard]] size_t largest_payload() const { return largest_payload_; }
@@ -40,15 +43,21 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   void Fail(const Status& reason);
   [[nodiscard]] Status failure() const;
 
+  // Makes memory for the predecessor's payloads and passes it to the door of its hello; false where
+  // that does not go, or is not wanted. Before its first frame.
+  [[nodiscard]] bool ShareMemory(const std::string& door);
+  // That memory, or null.
+  [[nodiscard]] std::shared_ptr<LinkMemory> from_predecessor() const;
+
   // Starts to connect to the successor, again and again until Abort; `address` is the channel's,
   // for messages. Once.
-  void Open(std::shared_ptr<grpc::Channel> channel, std::string address,
-            const v1::LinkHello& hello);
+  void Open(std::shared_ptr<grpc::Channel> channel, std::string address, v1::LinkHello hello);
   // Waits for both edges. DEADLINE_EXCEEDED names who is missing.
   [[nodiscard]] Status WaitJoined(TimePoint deadline);
 
   // As of Link: ring thread.
   [[nodiscard]] Status Send(const FrameHeader& header, const Payload& payload, TimePoint deadline);
+  [[nodiscard]] std::shared_ptr<uint8_t> Lend(size_t bytes);
   // `*resume`: there is room again, and reading had stopped.
   [[nodiscard]] StatusOr<Frame> Receive(TimePoint deadline, bool* resume);
   [[nodiscard]] StatusOr<Arrival> Await(TimePoint deadline);
@@ -106,6 +115,7 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   const std::string successor_;
   const std::string predecessor_;
   const size_t largest_payload_;
+  const bool shares_memory_;
 
   // What is asked of gRPC, and its answers.
   EventQueue::Event started_, accepted_, message_, written_, ended_;
@@ -123,12 +133,15 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   bool awaiting_ ABSL_GUARDED_BY(mu_) = false;  // the ring thread waits for events
   bool nudged_ ABSL_GUARDED_BY(mu_) = false;
 
+  std::shared_ptr<LinkMemory> from_predecessor_ ABSL_GUARDED_BY(mu_);
   std::deque<Frame> frames_ ABSL_GUARDED_BY(mu_);
   bool reading_stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool predecessor_left_ ABSL_GUARDED_BY(mu_) = false;
 
   // The call to the successor, from Open until gRPC is done with it.
   std::string address_ ABSL_GUARDED_BY(mu_);
+  std::optional<MemoryDoor> door_ ABSL_GUARDED_BY(mu_);  // until the stream is accepted
+  std::shared_ptr<LinkMemory> to_successor_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mu_);  // holds the channel, too
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_ ABSL_GUARDED_BY(mu_);

@@ -15,6 +15,7 @@
 #include "common/status.h"
 #include "ringmaster/v1/ring.pb.h"
 #include "worker/ring/frame.h"
+#include "worker/ring/grpc/link_memory.h"
 
 namespace ringmaster::ring {
 
@@ -30,6 +31,8 @@ inline constexpr char kReasonLeft[] = "RING_LEFT";  // the receiver left of its 
 void AddHello(const v1::LinkHello& hello, grpc::ClientContext* context);
 // In the answer of whoever accepts a stream: initial metadata alone may come with a refusal, too.
 inline constexpr char kAcceptedKey[] = "ringmaster-accepted";
+// Likewise: the receiver has passed memory to the door that the hello names.
+inline constexpr char kMemoryKey[] = "ringmaster-memory";
 // INVALID_ARGUMENT: there is none, it does not parse, lacks a field, or is of another protocol
 // version.
 [[nodiscard]] StatusOr<v1::LinkHello> ReadHello(const grpc::ServerContextBase& context);
@@ -37,12 +40,14 @@ inline constexpr char kAcceptedKey[] = "ringmaster-accepted";
 [[nodiscard]] GenerationId GenerationOf(const v1::LinkHello& hello);
 
 // The message refers to the payload's memory and holds `lease` until gRPC let go of the last piece
-// of it, which may be long after the write is done and on any thread.
+// of it, which may be long after the write is done and on any thread. Of a payload that has a place
+// in the link's memory it is the header alone.
 [[nodiscard]] grpc::ByteBuffer ToMessage(const FrameHeader& header, const Payload& payload,
                                          std::shared_ptr<const void> lease);
 
-// The frame's payload refers to the message's memory. INVALID_ARGUMENT: too short, a header that
-// does not decode, or a payload that is not what the header says.
-[[nodiscard]] StatusOr<Frame> FromMessage(const grpc::ByteBuffer& message);
+// The frame's payload refers to the message's memory, or lies in `memory`, that of the link, where
+// it has one. INVALID_ARGUMENT: too short, a header that does not decode, a place where there is
+// none, or a payload that is not what the header says.
+[[nodiscard]] StatusOr<Frame> FromMessage(const grpc::ByteBuffer& message, LinkMemory* memory);
 
 }  // namespace ringmaster::ring

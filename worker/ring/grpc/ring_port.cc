@@ -220,7 +220,7 @@ StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options
   parts.edges = std::make_shared<LinkEdges>(
       events_.get(),
       options.successor_name.empty() ? options.successor_address : options.successor_name,
-      options.predecessor_name, options.largest_payload);
+      options.predecessor_name, options.largest_payload, options_.shares_memory);
   parts.ending = ending_;
   parts.goodbye_limit = options_.goodbye_limit;
   parts.cancel_limit = options_.cancel_limit;

@@ -173,7 +173,7 @@ std::string Judge(const FlipMember& member) {
 
 // Flips `count` bits, each in a ring of its own; the first wrong outcome.
 std::string FlipBits(int count, uint64_t seed, Effects* effects) {
-  PortRing ring(2);
+  PortRing ring(2, {}, Payloads::kTcp);
   std::mt19937_64 random(seed);
   uint64_t next = 0;
   const auto through = [&](Flip flip, std::string* told) {

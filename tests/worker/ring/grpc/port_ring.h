@@ -12,10 +12,17 @@
 
 namespace ringmaster::ring {
 
+// How payloads go: as ports do by themselves, over TCP like those between hosts, or in one way on
+// some edges and in the other on others.
+enum class Payloads : uint8_t { kMemory, kTcp, kBoth };
+
 class PortRing {
  public:
-  explicit PortRing(uint32_t ports, PortOptions options = {}) {
+  explicit PortRing(uint32_t ports, PortOptions options = {},
+                    Payloads payloads = Payloads::kMemory) {
     for (uint32_t i = 0; i < ports; ++i) {
+      options.shares_memory =
+          payloads == Payloads::kMemory || (payloads == Payloads::kBoth && i % 3 != 0);
       auto port = RingPort::Create({"127.0.0.1", 0}, options);
       if (port.ok()) ports_.push_back(*std::move(port));
     }

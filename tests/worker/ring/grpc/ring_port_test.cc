@@ -277,6 +277,9 @@ TEST_CASE("RingPort: a frame that is garbage or of another generation ends its s
   CHECK(ended(encoded(HeaderFor(0, payload), "abd"), "payload checksum"));
   CHECK(ended(encoded(HeaderFor(0, payload), "ab"), "frame length"));
   CHECK(ended(encoded(HeaderFor(0, payload, {3, 4}), "abc"), "generation 3.4"));
+  FrameHeader elsewhere = HeaderFor(0, payload);
+  elsewhere.place = 3;
+  CHECK(ended(encoded(elsewhere, ""), "frame place: 3, on a link without memory"));
   // The largest payload passes; one byte more is refused, however right it is.
   const std::string large(LinkOptions().largest_payload, 'x');
   const Payload largest(std::vector<uint8_t>(large.begin(), large.end()));

@@ -35,7 +35,7 @@ StatusOr<std::vector<StepResult>> RunCase(const ReductionCase& job, PortRing* ri
 }
 
 void RunLarge(uint64_t first, uint64_t last) {
-  PortRing ring(8);
+  PortRing ring(8, {}, GENERATE(Payloads::kMemory, Payloads::kTcp, Payloads::kBoth));
   for (uint64_t seed = first; seed <= last; ++seed) {
     const auto results = RunCase(ReductionCase::MakeLarge(seed), &ring);
     if (!results.ok()) FAIL(Message(results.status()));
@@ -45,7 +45,7 @@ void RunLarge(uint64_t first, uint64_t last) {
 }  // namespace
 
 TEST_CASE("RingPort: totals, flags and reduced values depend on the shards alone") {
-  PortRing ring(8);
+  PortRing ring(8, {}, GENERATE(Payloads::kMemory, Payloads::kTcp, Payloads::kBoth));
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const ReductionCase job = ReductionCase::Make(seed, 1 + seed % 8);
     const auto results = RunCase(job, &ring);
