@@ -38,8 +38,9 @@ class Contender {
 };
 
 // `exact`, `float32`: Ringmaster's ring over gRPC, as a step uses it; `exact` from float32
-// gradients to float32 sums, `integers` its ring alone; `exact_tls` and so on: with certificates,
-// on a host's address that is not loopback. `tcp`: the bytes of a float32 ring over
+// gradients to float32 sums, `integers` its ring alone. Payloads go through memory, as between
+// workers of one host; of `exact_tcp` and so on over TCP; of `exact_tls` likewise, with
+// certificates, on a host's address that is not loopback. `tcp`: the bytes of a float32 ring over
 // plain sockets, a thread for each direction, nothing added. `gloo_ring`, `gloo_halving`: gloo's.
 // `mpi`: MPI_Allreduce. NOT_FOUND: there is no such contender, or it was not built, as its library
 // was not there.

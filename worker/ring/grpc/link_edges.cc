@@ -135,16 +135,13 @@ void LinkEdges::Release(size_t bytes) {
 }
 
 std::shared_ptr<uint8_t> LinkEdges::Lend(size_t bytes) {
-  MutexLock lock(mu_);
-  return to_successor_ != nullptr ? to_successor_->Lend(bytes) : nullptr;
+  const std::shared_ptr<LinkMemory> memory = to_successor();
+  return memory != nullptr ? memory->Lend(bytes) : nullptr;
 }
 
 Status LinkEdges::Send(const FrameHeader& header, const Payload& payload, TimePoint deadline) {
   FrameHeader sent = header;
-  {
-    MutexLock lock(mu_);
-    sent.place = to_successor_ != nullptr ? to_successor_->Put(payload) : 0;
-  }
+  if (const auto memory = to_successor(); memory != nullptr) sent.place = memory->Put(payload);
   const size_t bytes = kHeaderBytes + (sent.place == 0 ? payload.size() : 0);
   RING_RETURN_IF_ERROR(Reserve(bytes, deadline));
   grpc::ByteBuffer message =
@@ -222,6 +219,11 @@ bool LinkEdges::ShareMemory(const std::string& door) {
 std::shared_ptr<LinkMemory> LinkEdges::from_predecessor() const {
   MutexLock lock(mu_);
   return from_predecessor_;
+}
+
+std::shared_ptr<LinkMemory> LinkEdges::to_successor() const {
+  MutexLock lock(mu_);
+  return to_successor_;
 }
 
 void LinkEdges::JoinedPredecessor() {

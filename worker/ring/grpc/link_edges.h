@@ -46,8 +46,9 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   // Makes memory for the predecessor's payloads and passes it to the door of its hello; false where
   // that does not go, or is not wanted. Before its first frame.
   [[nodiscard]] bool ShareMemory(const std::string& door);
-  // That memory, or null.
+  // That memory, or null; and the successor's, for this end's payloads, since it accepted.
   [[nodiscard]] std::shared_ptr<LinkMemory> from_predecessor() const;
+  [[nodiscard]] std::shared_ptr<LinkMemory> to_successor() const;
 
   // Starts to connect to the successor, again and again until Abort; `address` is the channel's,
   // for messages. Once.
