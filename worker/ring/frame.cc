@@ -28,7 +28,7 @@ enum Offset : size_t {
   kSegmentAt = 48,
   kPayloadBytesAt = 52,
   kPayloadCrcAt = 56,
-  kPlaceAt = 60,
+  kAfterAt = 60,
   kReservedAt = 64,
   kHeaderCrcAt = 76,
 };
@@ -107,7 +107,7 @@ void Encode(const FrameHeader& header, uint8_t* out) {
   Put(out, kSegmentAt, header.segment);
   Put(out, kPayloadBytesAt, header.payload_bytes);
   Put(out, kPayloadCrcAt, header.payload_crc32c);
-  Put(out, kPlaceAt, header.place);
+  Put(out, kAfterAt, header.after);
   Put(out, kHeaderCrcAt, HeaderCrc(out));
 }
 
@@ -129,7 +129,7 @@ StatusOr<FrameHeader> Decode(std::span<const uint8_t> bytes) {
   header.segment = Get<uint32_t>(bytes, kSegmentAt);
   header.payload_bytes = Get<uint32_t>(bytes, kPayloadBytesAt);
   header.payload_crc32c = Get<uint32_t>(bytes, kPayloadCrcAt);
-  header.place = Get<uint32_t>(bytes, kPlaceAt);
+  header.after = Get<uint32_t>(bytes, kAfterAt);
   return header;
 }
 

@@ -29,7 +29,7 @@ struct FrameHeader {
   uint32_t segment = 0;  // message inside the chunk
   uint32_t payload_bytes = 0;
   uint32_t payload_crc32c = 0;
-  uint32_t place = 0;  // 0: the payload follows; else where it lies in the memory of the link
+  uint32_t after = 0;  // where frames go two ways: those that went the other one before; else 0
   bool operator==(const FrameHeader&) const = default;
 };
 

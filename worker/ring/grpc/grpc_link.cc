@@ -35,9 +35,12 @@ Status GrpcLink::Send(const FrameHeader& header, const Payload& payload, TimePoi
 }
 
 StatusOr<Frame> GrpcLink::Receive(TimePoint deadline) {
-  bool resume = false;
-  StatusOr<Frame> frame = Checked(parts_.edges->Receive(deadline, &resume));
-  if (resume) parts_.incoming->Resume();
+  LinkEdges::Reading reading;
+  StatusOr<Frame> frame = Checked(parts_.edges->Receive(deadline, &reading));
+  if (reading == LinkEdges::Reading::kResumes) parts_.incoming->Resume();
+  if (reading == LinkEdges::Reading::kEnds) {
+    parts_.incoming->End(ToGrpc(frame.status(), kReasonFrame));
+  }
   return frame;
 }
 

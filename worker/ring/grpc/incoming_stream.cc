@@ -9,13 +9,11 @@
 namespace ringmaster::ring {
 namespace {
 
-StatusOr<Frame> FrameOf(const grpc::ByteBuffer& message, const LinkEdges& edges) {
-  if (message.Length() <= kHeaderBytes + edges.largest_payload()) {
-    return FromMessage(message, edges.from_predecessor().get());
-  }
+StatusOr<Frame> FrameOf(const grpc::ByteBuffer& message, size_t largest_payload) {
+  if (message.Length() <= kHeaderBytes + largest_payload) return FromMessage(message);
   return InvalidArgument(
-      "frame length: at most {} bytes of payload in this job, got a message of {}",
-      edges.largest_payload(), message.Length());
+      "frame length: at most {} bytes of payload in this job, got a message of {}", largest_payload,
+      message.Length());
 }
 
 Status Lost(const std::string& predecessor, const char* how) {
@@ -147,22 +145,29 @@ void IncomingStream::OnRead(bool ok) {
 }
 
 void IncomingStream::Take(const grpc::ByteBuffer& message, LinkEdges* edges) {
-  if (message.Length() == 0) {
+  if (message.Length() == kGoodbyeBytes) {
     edges->PredecessorLeft();
     End(grpc::Status::OK);
     return;
   }
-  if (!edges->failure().ok()) {  // nobody wants it: read on, to the end of the stream
+  const bool has_memory = edges->from_predecessor() != nullptr;
+  // A bell has done its work: whoever slept polls. Of frames none is wanted after a failure: read
+  // on, to the end of the stream.
+  if ((has_memory && message.Length() == kBellBytes) || !edges->failure().ok()) {
     Resume();
     return;
   }
-  StatusOr<Frame> frame = FrameOf(message, *edges);
+  StatusOr<Frame> frame = FrameOf(message, edges->largest_payload());
   Status status = frame.status();
   if (status.ok() &&
       (frame->header.job != job_hash_ || frame->header.generation != GenerationOf(hello_))) {
     status = FailedPrecondition("frame of job {:016x} generation {} on a stream of {} ({:016x}) {}",
                                 frame->header.job, frame->header.generation.ToString(),
                                 hello_.job_id(), job_hash_, GenerationOf(hello_).ToString());
+  }
+  if (status.ok() && frame->header.after != 0 && !has_memory) {
+    status = InvalidArgument("frame after: {} others, on a link that has no memory for them",
+                             frame->header.after);
   }
   if (!status.ok()) {
     status =

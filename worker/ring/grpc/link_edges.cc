@@ -1,5 +1,6 @@
 #include "worker/ring/grpc/link_edges.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/rpc/channel.h"
@@ -12,6 +13,11 @@ namespace {
 
 // Of the own frames that gRPC has not yet written to the socket.
 constexpr size_t kMaxUnsentBytes = 8 << 20;
+
+// How long the ring thread looks at memory for the next frame before it sleeps: less than a sleep
+// and a bell cost, and little of a core (docs/ring.md). Between two looks some pauses.
+constexpr std::chrono::microseconds kSpin{20};
+constexpr int kPauses = 8;
 
 Status Late(const std::string& what) {
   return Error(absl::StatusCode::kDeadlineExceeded, "{}", what);
@@ -108,11 +114,9 @@ Status LinkEdges::Reserve(size_t bytes, TimePoint deadline) {
     if (room) wants_room_ = false;
     {
       MutexLock lock(mu_);
-      if (!failure_.ok() || successor_left_) wants_room_ = false;
-      RING_RETURN_IF_ERROR(failure_);
-      if (successor_left_) {
-        return Error(absl::StatusCode::kAborted, "successor {} left the ring", successor_);
-      }
+      const Status gone = Gone();
+      if (!gone.ok()) wants_room_ = false;
+      RING_RETURN_IF_ERROR(gone);
       awaiting_ = !room;
     }
     if (room) break;
@@ -134,6 +138,11 @@ void LinkEdges::Release(size_t bytes) {
   if (wants_room_.exchange(false)) events_->Wake();
 }
 
+Status LinkEdges::Gone() const {
+  if (!failure_.ok() || !successor_left_) return failure_;
+  return Error(absl::StatusCode::kAborted, "successor {} left the ring", successor_);
+}
+
 std::shared_ptr<uint8_t> LinkEdges::Lend(size_t bytes) {
   const std::shared_ptr<LinkMemory> memory = to_successor();
   return memory != nullptr ? memory->Lend(bytes) : nullptr;
@@ -141,16 +150,81 @@ std::shared_ptr<uint8_t> LinkEdges::Lend(size_t bytes) {
 
 Status LinkEdges::Send(const FrameHeader& header, const Payload& payload, TimePoint deadline) {
   FrameHeader sent = header;
-  if (const auto memory = to_successor(); memory != nullptr) sent.place = memory->Put(payload);
-  const size_t bytes = kHeaderBytes + (sent.place == 0 ? payload.size() : 0);
+  if (const std::shared_ptr<LinkMemory> memory = to_successor(); memory != nullptr) {
+    {
+      MutexLock lock(mu_);
+      RING_RETURN_IF_ERROR(Gone());
+    }
+    sent.after = sent_on_stream_;
+    const LinkMemory::Pushed pushed = memory->Push(sent, payload);
+    if (pushed == LinkMemory::Pushed::kSleeps) {
+      unsent_ += kBellBytes;
+      Write(Bell(std::make_shared<const Unsent>(shared_from_this(), kBellBytes)));
+    }
+    if (pushed != LinkMemory::Pushed::kNo) return absl::OkStatus();
+    sent.after = memory->pushed();
+    ++sent_on_stream_;
+  }
+  const size_t bytes = kHeaderBytes + payload.size();
   RING_RETURN_IF_ERROR(Reserve(bytes, deadline));
-  grpc::ByteBuffer message =
-      ToMessage(sent, payload, std::make_shared<const Unsent>(shared_from_this(), bytes));
+  Write(ToMessage(sent, payload, std::make_shared<const Unsent>(shared_from_this(), bytes)));
+  return absl::OkStatus();
+}
+
+void LinkEdges::Write(grpc::ByteBuffer message) {
   MutexLock lock(mu_);
-  if (!writable_ || closing_) return absl::OkStatus();  // the end that comes says why
+  if (!writable_ || closing_) return;  // the end that comes says why
   queue_.push_back(std::move(message));
   if (!writing_) WriteNext();
-  return absl::OkStatus();
+}
+
+LinkEdges::Next LinkEdges::NextFrame() const {
+  const LinkMemory* const memory = from_predecessor_.get();
+  if (memory == nullptr) return frames_.empty() ? Next::kNowhere : Next::kStream;
+  // Each frame says how many of the other way were sent before it.
+  if (!frames_.empty() &&
+      static_cast<int32_t>(memory->popped() - frames_.front().header.after) >= 0) {
+    return Next::kStream;
+  }
+  return memory->HasNext(streamed_) ? Next::kMemory : Next::kNowhere;
+}
+
+bool LinkEdges::HasNews(Until until) const {
+  return !failure_.ok() || predecessor_left_ || NextFrame() != Next::kNowhere ||
+         (until == Until::kNudge && nudged_);
+}
+
+bool LinkEdges::Spin(Until until, TimePoint deadline) {
+  const TimePoint end = std::min(deadline, std::chrono::steady_clock::now() + kSpin);
+  do {
+    {
+      MutexLock lock(mu_);
+      if (HasNews(until)) return true;
+    }
+    for (int i = 0; i < kPauses; ++i) __builtin_ia32_pause();
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+bool LinkEdges::Wait(Until until, TimePoint deadline) {
+  const std::shared_ptr<LinkMemory> memory = from_predecessor();
+  if (memory != nullptr) {
+    if (Spin(until, deadline)) return true;
+    memory->SetSleeps(true);  // before the look that follows
+  }
+  bool news;
+  {
+    MutexLock lock(mu_);
+    news = HasNews(until);
+    awaiting_ = !news;
+  }
+  if (!news) {
+    news = events_->Poll(deadline);
+    MutexLock lock(mu_);
+    awaiting_ = false;
+  }
+  if (memory != nullptr) memory->SetSleeps(false);
+  return news;
 }
 
 StatusOr<Arrival> LinkEdges::Await(TimePoint deadline) {
@@ -161,34 +235,42 @@ StatusOr<Arrival> LinkEdges::Await(TimePoint deadline) {
     {
       MutexLock lock(mu_);
       RING_RETURN_IF_ERROR(Exhausted());
-      if (!frames_.empty()) return Arrival::kFrame;
+      if (NextFrame() != Next::kNowhere) return Arrival::kFrame;
       if (std::exchange(nudged_, false)) return Arrival::kNudge;
-      if (std::chrono::steady_clock::now() >= deadline) return Arrival::kNothing;
-      awaiting_ = true;
     }
-    events_->Poll(deadline);
-    MutexLock lock(mu_);
-    awaiting_ = false;
+    if (std::chrono::steady_clock::now() >= deadline) return Arrival::kNothing;
+    Wait(Until::kNudge, deadline);
   }
 }
 
-StatusOr<Frame> LinkEdges::Receive(TimePoint deadline, bool* resume) {
+StatusOr<Frame> LinkEdges::Receive(TimePoint deadline, Reading* reading) {
+  *reading = Reading::kGoesOn;
   while (true) {
+    Next next;
     {
       MutexLock lock(mu_);
       RING_RETURN_IF_ERROR(Exhausted());
-      if (!frames_.empty()) {
+      next = NextFrame();
+      if (next == Next::kStream) {
         Frame frame = std::move(frames_.front());
         frames_.pop_front();
-        *resume = std::exchange(reading_stopped_, false);
+        frame.header.after = 0;  // of this link alone
+        ++streamed_;
+        if (std::exchange(reading_stopped_, false)) *reading = Reading::kResumes;
         return frame;
       }
-      awaiting_ = true;
     }
-    const bool late = !events_->Poll(deadline) && std::chrono::steady_clock::now() >= deadline;
-    MutexLock lock(mu_);
-    awaiting_ = false;
-    if (late && failure_.ok() && frames_.empty()) {
+    if (next == Next::kMemory) {
+      StatusOr<Frame> frame = from_predecessor()->Pop();
+      if (frame.ok()) return frame;
+      *reading = Reading::kEnds;
+      Fail(WithNeighbour(predecessor_,
+                         Annotate(frame.status(), "from predecessor " + predecessor_)));
+      return failure();
+    }
+    if (!Wait(Until::kFrame, deadline) && std::chrono::steady_clock::now() >= deadline) {
+      MutexLock lock(mu_);
+      if (HasNews(Until::kFrame)) continue;
       return Late("no frame from predecessor " + predecessor_ + " in time");
     }
   }
@@ -201,7 +283,7 @@ void LinkEdges::Nudge() {
 }
 
 Status LinkEdges::Exhausted() const {
-  if (!failure_.ok() || !frames_.empty() || !predecessor_left_) return failure_;
+  if (!failure_.ok() || !predecessor_left_ || NextFrame() != Next::kNowhere) return failure_;
   return Error(absl::StatusCode::kAborted, "predecessor {} left the ring", predecessor_);
 }
 
@@ -399,7 +481,7 @@ void LinkEdges::Close(Queued queued) {
         }
       }
       closing_ = true;
-      queue_.emplace_back(grpc::ByteBuffer(nullptr, 0));  // the goodbye: a message without bytes
+      queue_.push_back(Goodbye());
       if (!writing_) WriteNext();
     }
   }

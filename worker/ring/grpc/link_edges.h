@@ -32,7 +32,7 @@ using TimePoint = std::chrono::steady_clock::time_point;
 class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
  public:
   // Names of the neighbours, for messages, the largest payload that the predecessor may send, and
-  // whether payloads go through memory between processes of one host.
+  // whether frames go through memory between processes of one host.
   LinkEdges(EventQueue* events, std::string successor, std::string predecessor,
             size_t largest_payload, bool shares_memory);
 
@@ -59,8 +59,13 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   // As of Link: ring thread.
   [[nodiscard]] Status Send(const FrameHeader& header, const Payload& payload, TimePoint deadline);
   [[nodiscard]] std::shared_ptr<uint8_t> Lend(size_t bytes);
-  // `*resume`: there is room again, and reading had stopped.
-  [[nodiscard]] StatusOr<Frame> Receive(TimePoint deadline, bool* resume);
+  // `*reading`: what the predecessor's call is to do.
+  enum class Reading : uint8_t {
+    kGoesOn,
+    kResumes,  // there is room again, and it had stopped
+    kEnds      // with the error: what came through memory is no frame
+  };
+  [[nodiscard]] StatusOr<Frame> Receive(TimePoint deadline, Reading* reading);
   [[nodiscard]] StatusOr<Arrival> Await(TimePoint deadline);
   void Nudge();
   // Bytes of frames that gRPC has not yet given to the network.
@@ -91,13 +96,28 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   // Returns its bytes when gRPC has let go of the last piece of a frame.
   struct Unsent;
 
+  // Where the next frame is.
+  enum class Next : uint8_t { kNowhere, kStream, kMemory };
+  [[nodiscard]] Next NextFrame() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  enum class Until : uint8_t { kFrame, kNudge };  // kNudge: or a frame
+  // Whether the ring thread need not wait.
+  [[nodiscard]] bool HasNews(Until until) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ring thread: until there may be news; false: not until `deadline`.
+  bool Wait(Until until, TimePoint deadline);
+  // A moment's, without sleep; whether there are news. A frame in memory so costs no system call.
+  [[nodiscard]] bool Spin(Until until, TimePoint deadline);
+
   // Waits until `bytes` more may be unsent.
   Status Reserve(size_t bytes, TimePoint deadline);
   void Release(size_t bytes);
   [[nodiscard]] bool HasFrame() const ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
-    return !frames_.empty();
+    return NextFrame() != Next::kNowhere;
   }
+  // Why the successor takes nothing more.
+  [[nodiscard]] Status Gone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Has gRPC write it, behind the others.
+  void Write(grpc::ByteBuffer message) ABSL_LOCKS_EXCLUDED(mu_);
   // Why no frame will come, where none is there.
   [[nodiscard]] Status Exhausted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whoever waits in WaitJoined or WaitDone looks again; the ring thread does where it waits.
@@ -135,7 +155,8 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   bool nudged_ ABSL_GUARDED_BY(mu_) = false;
 
   std::shared_ptr<LinkMemory> from_predecessor_ ABSL_GUARDED_BY(mu_);
-  std::deque<Frame> frames_ ABSL_GUARDED_BY(mu_);
+  std::deque<Frame> frames_ ABSL_GUARDED_BY(mu_);  // of the stream
+  uint32_t streamed_ ABSL_GUARDED_BY(mu_) = 0;     // that were received of them
   bool reading_stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool predecessor_left_ ABSL_GUARDED_BY(mu_) = false;
 
@@ -143,6 +164,7 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   std::string address_ ABSL_GUARDED_BY(mu_);
   std::optional<MemoryDoor> door_ ABSL_GUARDED_BY(mu_);  // until the stream is accepted
   std::shared_ptr<LinkMemory> to_successor_ ABSL_GUARDED_BY(mu_);
+  uint32_t sent_on_stream_ = 0;  // frames; ring thread
   std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mu_);  // holds the channel, too
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_ ABSL_GUARDED_BY(mu_);

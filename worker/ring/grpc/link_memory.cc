@@ -6,21 +6,24 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <string_view>
 
 #include "common/sha256.h"
 #include "common/ticket.h"
 #include "worker/process/passed_files.h"
+#include "worker/ring/link.h"
 
 namespace ringmaster::ring {
 namespace {
 
-// Enough for what is under way on an edge when nobody is late; those behind go over the stream.
-constexpr uint32_t kPlaces = 48;
+// Of the queue, and places: what is under way on an edge when nobody is late. Those behind go over
+// the stream.
+constexpr uint32_t kFrames = kWindowFrames;
+static_assert((kFrames & (kFrames - 1)) == 0, "numbers of frames wrap around");
 constexpr size_t kPage = 4096;
 
 // Of an abstract socket: behind a byte of zero, the prefix and 128 random bits in hexadecimal.
@@ -29,12 +32,8 @@ constexpr size_t kDoorDigits = 2 * kTicketBytes;
 
 size_t Pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// In front of the places, in pages of their own.
-struct alignas(64) Holders {
-  std::atomic<uint32_t> count;
-};
-static_assert(std::atomic<uint32_t>::is_always_lock_free, "two processes count");
-static_assert(sizeof(Holders) == 64, "else neighbours share a line of the cache");
+using Counter = std::atomic<uint32_t>;
+static_assert(Counter::is_always_lock_free, "two processes count");
 
 // Length of the address: a name without an end of its own.
 socklen_t AddressOf(std::string_view name, sockaddr_un* address) {
@@ -58,13 +57,35 @@ bool NamesDoor(std::string_view name) {
 
 }  // namespace
 
+// In front of the places, in pages of its own. What one end writes again and again lies in a line
+// of the cache of its own.
+struct LinkMemory::Control {
+  alignas(64) Counter pushed;
+  alignas(64) Counter popped;
+  alignas(64) Counter sleeps;  // the receiver, until somebody wakes it: 1
+  struct alignas(64) Holders {
+    Counter count;
+  };
+  std::array<Holders, kFrames> holders;  // by place
+};
+
+// A frame in the queue.
+struct alignas(64) LinkMemory::Entry {
+  std::array<uint8_t, kHeaderBytes> header;
+  uint32_t index;  // of the place of its payload, where that is not empty
+};
+
+size_t LinkMemory::ControlBytes(const Layout& layout) {
+  return Pages(sizeof(Control) + layout.places * sizeof(Entry));
+}
+
 size_t LinkMemory::BytesOf(const Layout& layout) {
-  return Pages(layout.places * sizeof(Holders)) + size_t{layout.places} * layout.place_bytes;
+  return ControlBytes(layout) + size_t{layout.places} * layout.place_bytes;
 }
 
 StatusOr<std::shared_ptr<LinkMemory>> LinkMemory::Create(size_t largest_payload) {
-  const Layout layout{kPlaces, static_cast<uint32_t>(Pages(largest_payload))};
-  // All that is in a new file is 0: every place is free.
+  const Layout layout{kFrames, static_cast<uint32_t>(Pages(largest_payload))};
+  // All that is in a new file is 0: every place is free, and the queue empty.
   RING_ASSIGN_OR_RETURN(
       SharedMemory memory,
       SharedMemory::Create("ringmaster-link", BytesOf(layout), SharedMemory::Access::kWrite));
@@ -72,39 +93,40 @@ StatusOr<std::shared_ptr<LinkMemory>> LinkMemory::Create(size_t largest_payload)
 }
 
 StatusOr<std::shared_ptr<LinkMemory>> LinkMemory::Map(const Layout& layout, OwnedFile file) {
-  if (layout.places == 0 || layout.place_bytes == 0 || layout.place_bytes % kPage != 0) {
-    return InvalidArgument("memory of a link: {} places of {} bytes", layout.places,
-                           layout.place_bytes);
+  if (layout.places != kFrames || layout.place_bytes == 0 || layout.place_bytes % kPage != 0) {
+    return InvalidArgument("memory of a link: {} places of {} bytes, expected {} of whole pages",
+                           layout.places, layout.place_bytes, kFrames);
   }
   RING_ASSIGN_OR_RETURN(SharedMemory memory, SharedMemory::Map(std::move(file), BytesOf(layout),
                                                                SharedMemory::Access::kWrite));
   return std::shared_ptr<LinkMemory>(new LinkMemory(layout, std::move(memory)));
 }
 
-namespace {
-
-std::atomic<uint32_t>& HoldersOf(const SharedMemory& memory, uint32_t index) {
-  return reinterpret_cast<Holders*>(memory.data())[index].count;
+LinkMemory::Control& LinkMemory::control() const {
+  return *reinterpret_cast<Control*>(memory_.data());
 }
 
-}  // namespace
+LinkMemory::Entry& LinkMemory::entry(uint32_t number) const {
+  auto* const entries = reinterpret_cast<Entry*>(memory_.data() + sizeof(Control));
+  return entries[number % kFrames];
+}
 
-uint8_t* LinkMemory::at(uint32_t index) const {
-  std::byte* const places = memory_.data() + Pages(layout_.places * sizeof(Holders));
+uint8_t* LinkMemory::place(uint32_t index) const {
+  std::byte* const places = memory_.data() + ControlBytes(layout_);
   return reinterpret_cast<uint8_t*>(places) + size_t{index} * layout_.place_bytes;
 }
 
 std::shared_ptr<uint8_t> LinkMemory::Held(uint32_t index) {
-  return {at(index), [self = shared_from_this(), index](uint8_t* /*place*/) {
-            HoldersOf(self->memory_, index).fetch_sub(1, std::memory_order_acq_rel);
+  return {place(index), [self = shared_from_this(), index](uint8_t* /*place*/) {
+            self->control().holders[index].count.fetch_sub(1, std::memory_order_acq_rel);
           }};
 }
 
 std::shared_ptr<uint8_t> LinkMemory::Lend(size_t bytes) {
-  if (bytes < kLeastPayload || bytes > layout_.place_bytes) return nullptr;
-  // The first one that is free: it was used last, or its pages were. Only this end takes places.
-  for (uint32_t index = 0; index < layout_.places; ++index) {
-    std::atomic<uint32_t>& holders = HoldersOf(memory_, index);
+  if (bytes > layout_.place_bytes) return nullptr;
+  // The first one that is free: its pages were used last. Only this end takes places.
+  for (uint32_t index = 0; index < kFrames; ++index) {
+    Counter& holders = control().holders[index].count;
     if (holders.load(std::memory_order_acquire) != 0) continue;
     holders.store(1, std::memory_order_relaxed);
     return Held(index);
@@ -112,37 +134,78 @@ std::shared_ptr<uint8_t> LinkMemory::Lend(size_t bytes) {
   return nullptr;
 }
 
-uint32_t LinkMemory::Put(const Payload& payload) {
-  if (payload.size() < kLeastPayload || payload.size() > layout_.place_bytes) return 0;
-  const uint8_t* start = payload.pieces().front().data();
-  std::shared_ptr<uint8_t> copy;
-  const auto inside = [&] {
-    return payload.pieces().size() == 1 && start >= at(0) && start < at(layout_.places);
-  };
-  if (!inside()) {
-    copy = Lend(payload.size());
-    if (copy == nullptr) return 0;
-    uint8_t* end = copy.get();
-    for (const Payload::Piece& piece : payload.pieces()) {
-      end = std::ranges::copy(piece, end).out;
-    }
-    start = copy.get();
-  }
-  const auto offset = static_cast<size_t>(start - at(0));
-  if (offset % layout_.place_bytes != 0) return 0;
-  const auto index = static_cast<uint32_t>(offset / layout_.place_bytes);
-  HoldersOf(memory_, index).fetch_add(1, std::memory_order_relaxed);
-  return index + 1;
+uint32_t LinkMemory::IndexOf(const Payload& payload) const {
+  if (payload.pieces().size() != 1) return kNone;
+  const uint8_t* const start = payload.pieces().front().data();
+  if (start < place(0) || start >= place(kFrames)) return kNone;
+  const auto offset = static_cast<size_t>(start - place(0));
+  return offset % layout_.place_bytes == 0 ? static_cast<uint32_t>(offset / layout_.place_bytes)
+                                           : kNone;
 }
 
-StatusOr<Payload> LinkMemory::Take(uint32_t place, size_t bytes) {
-  if (place == 0 || place > layout_.places || bytes > layout_.place_bytes) {
-    return InvalidArgument("frame place: {} bytes in place {}, of {} with {} bytes each", bytes,
-                           place, layout_.places, layout_.place_bytes);
+LinkMemory::Pushed LinkMemory::Push(const FrameHeader& header, const Payload& payload) {
+  const uint32_t number = pushed();
+  if (number - popped() >= kFrames) return Pushed::kNo;
+  uint32_t index = 0;
+  if (payload.size() > 0) {
+    index = IndexOf(payload);
+    std::shared_ptr<uint8_t> copy;
+    if (index == kNone) {
+      copy = Lend(payload.size());
+      if (copy == nullptr) return Pushed::kNo;
+      uint8_t* end = copy.get();
+      for (const Payload::Piece& piece : payload.pieces()) {
+        end = std::ranges::copy(piece, end).out;
+      }
+      index = static_cast<uint32_t>((copy.get() - place(0)) / layout_.place_bytes);
+    }
+    control().holders[index].count.fetch_add(1, std::memory_order_relaxed);
   }
-  std::shared_ptr<uint8_t> held = Held(place - 1);
-  const Payload::Piece piece(held.get(), bytes);
-  return Payload({piece}, std::move(held));
+  Entry& next = entry(number);
+  Encode(header, next.header.data());
+  next.index = index;
+  // This and the look behind it are in the other order in SetSleeps and who looks after it: one of
+  // the two ends sees the other.
+  control().pushed.store(number + 1, std::memory_order_seq_cst);
+  if (control().sleeps.load(std::memory_order_seq_cst) == 0) return Pushed::kYes;
+  return control().sleeps.exchange(0) != 0 ? Pushed::kSleeps : Pushed::kYes;
+}
+
+uint32_t LinkMemory::pushed() const { return control().pushed.load(std::memory_order_seq_cst); }
+
+uint32_t LinkMemory::popped() const { return control().popped.load(std::memory_order_acquire); }
+
+bool LinkMemory::HasNext(uint32_t streamed) const {
+  if (empty()) return false;
+  const StatusOr<FrameHeader> header = Decode(entry(popped()).header);
+  // One that does not decode is an error of Pop's.
+  return !header.ok() || static_cast<int32_t>(streamed - header->after) >= 0;
+}
+
+StatusOr<Frame> LinkMemory::Pop() {
+  const uint32_t number = popped();
+  const Entry& next = entry(number);
+  Frame frame;
+  RING_ASSIGN_OR_RETURN(frame.header, Decode(next.header));
+  const uint32_t index = next.index;
+  const size_t bytes = frame.header.payload_bytes;
+  if (index >= kFrames || bytes > layout_.place_bytes) {
+    return InvalidArgument("frame place: {} bytes in place {}, of {} with {} bytes each", bytes,
+                           index, kFrames, layout_.place_bytes);
+  }
+  control().popped.store(number + 1, std::memory_order_release);
+  if (bytes > 0) {
+    std::shared_ptr<uint8_t> held = Held(index);
+    const Payload::Piece piece(held.get(), bytes);
+    frame.payload = Payload({piece}, std::move(held));
+  }
+  frame.header.after = 0;  // of this link alone
+  RING_RETURN_IF_ERROR(CheckPayload(frame));
+  return frame;
+}
+
+void LinkMemory::SetSleeps(bool sleeps) {
+  control().sleeps.store(sleeps ? 1 : 0, std::memory_order_seq_cst);
 }
 
 StatusOr<MemoryDoor> MemoryDoor::Open() {

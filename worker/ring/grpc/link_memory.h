@@ -1,60 +1,82 @@
-// Memory that a link's two ends share where they are processes of one host: payloads lie in it, and
-// their frames, which come over the stream as ever, say in which place (FrameHeader::place). The
-// receiver of the frames makes it and passes it to the sender when it accepts the stream
-// (docs/ring.md). Thread-safe. It knows no order of frames, and nothing waits for it: a payload
-// that finds no place goes over the stream.
+// Memory that a link's two ends share where they are processes of one host. Frames from one to the
+// other go through it: a queue has their headers, places have their payloads. The receiver of the
+// frames makes it and passes it to the sender when it accepts the stream (docs/ring.md). One thread
+// sends, one receives; a payload's holder may let go of it on any. Nothing here waits: a frame that
+// finds no room goes over the stream, and a receiver that sleeps is woken over it.
 //
-// A place is free, or held: by the sender while it writes, by the receiver from when the sender has
-// handed it over until it has read it, by both between. Holders are counted in the memory itself.
+// A place is free, or held: by the sender while it writes, by the receiver from when the frame is
+// in the queue until its payload is gone. Holders are counted in the memory itself.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "common/files.h"
 #include "common/status.h"
 #include "worker/process/shared_memory.h"
+#include "worker/ring/frame.h"
 #include "worker/ring/payload.h"
 
 namespace ringmaster::ring {
 
 class LinkMemory : public std::enable_shared_from_this<LinkMemory> {
  public:
-  // Payloads of fewer bytes are sent with their header: that is less work than a place.
-  static constexpr size_t kLeastPayload = size_t{4} << 10;
-
-  // The receiver's: a number of places, each for a payload of `largest_payload` bytes. Pages are
+  // The receiver's: so many frames, each of a payload of `largest_payload` bytes at most. Pages are
   // taken when a payload is first written to them. RESOURCE_EXHAUSTED: the system has none left.
   [[nodiscard]] static StatusOr<std::shared_ptr<LinkMemory>> Create(size_t largest_payload);
 
-  // The sender's: a free place to write a payload of `bytes` to; null: none is free, or it would
-  // not pay.
-  [[nodiscard]] std::shared_ptr<uint8_t> Lend(size_t bytes);
-  // The place that `payload` lies in, or was copied to, which the receiver holds from now on, as
-  // the place of its frame's header; 0: none.
-  [[nodiscard]] uint32_t Put(const Payload& payload);
+  // ---- The sender's.
 
-  // The receiver's: what lies in the place of a frame, which is free again behind the last copy of
-  // the payload. INVALID_ARGUMENT: there is no such place, or it has not so many bytes.
-  [[nodiscard]] StatusOr<Payload> Take(uint32_t place, size_t bytes);
+  // A free place to write a payload of `bytes` to; null: none is free, or it is not so large.
+  [[nodiscard]] std::shared_ptr<uint8_t> Lend(size_t bytes);
+  enum class Pushed : uint8_t {
+    kNo,     // no room: nothing was done
+    kYes,    // the receiver looks
+    kSleeps  // the receiver waits to be woken
+  };
+  // Puts a frame behind those that are in the queue. The payload stays where it is if that is a
+  // place, else it is copied to one. `header.after` counts frames of the stream.
+  [[nodiscard]] Pushed Push(const FrameHeader& header, const Payload& payload);
+  // Frames that were put there so far.
+  [[nodiscard]] uint32_t pushed() const;
+
+  // ---- The receiver's.
+
+  // Whether a frame is there whose turn it is, behind `streamed` ones of the stream.
+  [[nodiscard]] bool HasNext(uint32_t streamed) const;
+  // That frame, header and checksum tested. INVALID_ARGUMENT: it is none.
+  [[nodiscard]] StatusOr<Frame> Pop();
+  // Frames that were taken so far.
+  [[nodiscard]] uint32_t popped() const;
+  // Whether all that was put there was taken.
+  [[nodiscard]] bool empty() const { return pushed() == popped(); }
+  // Says whether the receiver sleeps from now on; who sleeps looks once more first.
+  void SetSleeps(bool sleeps);
 
  private:
   friend class MemoryDoor;
+  struct Control;
+  struct Entry;
   struct Layout {  // of what is passed, beside the file
     uint32_t places = 0;
     uint32_t place_bytes = 0;
   };
   LinkMemory(Layout layout, SharedMemory memory) : layout_(layout), memory_(std::move(memory)) {}
+  [[nodiscard]] static size_t ControlBytes(const Layout& layout);
   [[nodiscard]] static size_t BytesOf(const Layout& layout);
   [[nodiscard]] static StatusOr<std::shared_ptr<LinkMemory>> Map(const Layout& layout,
                                                                  OwnedFile file);
-  [[nodiscard]] uint8_t* at(uint32_t index) const;
+  [[nodiscard]] Control& control() const;
+  [[nodiscard]] Entry& entry(uint32_t number) const;
+  [[nodiscard]] uint8_t* place(uint32_t index) const;
   // Whoever holds a place until the last copy of the pointer is gone.
   [[nodiscard]] std::shared_ptr<uint8_t> Held(uint32_t index);
+  // The place that all of `payload` lies in from its start on, or kNone.
+  static constexpr uint32_t kNone = ~0U;
+  [[nodiscard]] uint32_t IndexOf(const Payload& payload) const;
 
   const Layout layout_;
   const SharedMemory memory_;

@@ -15,20 +15,7 @@ namespace {
 
 constexpr char kMetadataKey[] = "ringmaster-link-bin";
 
-// The first piece of a message, and what it keeps alive.
-struct Head {
-  std::array<uint8_t, kHeaderBytes> bytes;
-  std::shared_ptr<const void> lease;
-};
-
-grpc::Slice HeadOf(const FrameHeader& header, std::shared_ptr<const void> lease) {
-  auto* const head = new Head{.bytes = {}, .lease = std::move(lease)};
-  Encode(header, head->bytes.data());
-  return {head->bytes.data(), head->bytes.size(),
-          [](void* owned) { delete static_cast<Head*>(owned); }, head};
-}
-
-// What any other piece on its way keeps alive.
+// What a piece on its way keeps alive.
 struct Kept {
   std::shared_ptr<const void> payload;
   std::shared_ptr<const void> lease;
@@ -92,17 +79,17 @@ GenerationId GenerationOf(const v1::LinkHello& hello) { return {hello.term(), he
 
 grpc::ByteBuffer ToMessage(const FrameHeader& header, const Payload& payload,
                            std::shared_ptr<const void> lease) {
+  std::array<uint8_t, kHeaderBytes> bytes;
+  Encode(header, bytes.data());
   std::vector<grpc::Slice> slices;
   slices.reserve(payload.pieces().size() + 1);
-  slices.push_back(HeadOf(header, lease));
+  slices.emplace_back(bytes.data(), bytes.size());
   const Kept kept{payload.owner(), std::move(lease)};
-  if (header.place == 0) {
-    for (const Payload::Piece& piece : payload.pieces()) slices.push_back(SliceOf(piece, kept));
-  }
+  for (const Payload::Piece& piece : payload.pieces()) slices.push_back(SliceOf(piece, kept));
   return {slices.data(), slices.size()};
 }
 
-StatusOr<Frame> FromMessage(const grpc::ByteBuffer& message, LinkMemory* memory) {
+StatusOr<Frame> FromMessage(const grpc::ByteBuffer& message) {
   if (message.Length() < kHeaderBytes) {
     return InvalidArgument("frame length: a frame has a header of {} bytes, got a message of {}",
                            kHeaderBytes, message.Length());
@@ -123,19 +110,17 @@ StatusOr<Frame> FromMessage(const grpc::ByteBuffer& message, LinkMemory* memory)
   }
   Frame frame;
   RING_ASSIGN_OR_RETURN(frame.header, Decode(header));
-  if (frame.header.place == 0) {
-    frame.payload = Payload(std::move(pieces), std::move(slices));
-  } else if (memory == nullptr || !pieces.empty()) {
-    return InvalidArgument("frame place: {}, on a link {}, with {} pieces behind the header",
-                           frame.header.place, memory == nullptr ? "without memory" : "with memory",
-                           pieces.size());
-  } else {
-    // Where it lies is between this link's ends alone.
-    const uint32_t place = std::exchange(frame.header.place, 0);
-    RING_ASSIGN_OR_RETURN(frame.payload, memory->Take(place, frame.header.payload_bytes));
-  }
+  frame.payload = Payload(std::move(pieces), std::move(slices));
   RING_RETURN_IF_ERROR(CheckPayload(frame));
   return frame;
+}
+
+grpc::ByteBuffer Goodbye() { return {nullptr, kGoodbyeBytes}; }
+
+grpc::ByteBuffer Bell(std::shared_ptr<const void> lease) {
+  static constexpr uint8_t kBell[kBellBytes] = {1};
+  const grpc::Slice slice = SliceOf(kBell, {nullptr, std::move(lease)});
+  return {&slice, 1};
 }
 
 }  // namespace ringmaster::ring

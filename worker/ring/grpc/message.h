@@ -15,7 +15,6 @@
 #include "common/status.h"
 #include "ringmaster/v1/ring.pb.h"
 #include "worker/ring/frame.h"
-#include "worker/ring/grpc/link_memory.h"
 
 namespace ringmaster::ring {
 
@@ -40,14 +39,19 @@ inline constexpr char kMemoryKey[] = "ringmaster-memory";
 [[nodiscard]] GenerationId GenerationOf(const v1::LinkHello& hello);
 
 // The message refers to the payload's memory and holds `lease` until gRPC let go of the last piece
-// of it, which may be long after the write is done and on any thread. Of a payload that has a place
-// in the link's memory it is the header alone.
+// of it, which may be long after the write is done and on any thread.
 [[nodiscard]] grpc::ByteBuffer ToMessage(const FrameHeader& header, const Payload& payload,
                                          std::shared_ptr<const void> lease);
 
-// The frame's payload refers to the message's memory, or lies in `memory`, that of the link, where
-// it has one. INVALID_ARGUMENT: too short, a header that does not decode, a place where there is
-// none, or a payload that is not what the header says.
-[[nodiscard]] StatusOr<Frame> FromMessage(const grpc::ByteBuffer& message, LinkMemory* memory);
+// The frame's payload refers to the message's memory. INVALID_ARGUMENT: too short, a header that
+// does not decode, or a payload that is not what the header says.
+[[nodiscard]] StatusOr<Frame> FromMessage(const grpc::ByteBuffer& message);
+
+// Messages that are no frames: the goodbye of who leaves the ring, and the bell that wakes a
+// receiver which sleeps while there is a frame in the link's memory.
+[[nodiscard]] grpc::ByteBuffer Goodbye();
+[[nodiscard]] grpc::ByteBuffer Bell(std::shared_ptr<const void> lease);
+inline constexpr size_t kGoodbyeBytes = 0;
+inline constexpr size_t kBellBytes = 1;
 
 }  // namespace ringmaster::ring

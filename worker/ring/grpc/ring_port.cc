@@ -247,7 +247,7 @@ StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options
   }
   parts.incoming = links_.EndAccepting();
   if (status.ok()) {
-    spdlog::debug("link to {}: payloads go {}", parts.edges->successor(),
+    spdlog::debug("link to {}: frames go {}", parts.edges->successor(),
                   parts.edges->to_successor() != nullptr ? "through memory" : "over TCP");
     return std::make_unique<GrpcLink>(std::move(parts));
   }

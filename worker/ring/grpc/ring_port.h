@@ -50,7 +50,7 @@ struct PortOptions {
   ServerSecurity security;
   Dialer dialer;
   grpc::ChannelArguments state_channel;  // of connections to fetch a state over
-  // Whether payloads of links to processes of this host go through memory.
+  // Whether frames from and to processes of this host go through memory.
   bool shares_memory = true;
   // Offered on the same port; they outlive it.
   std::vector<grpc::Service*> services;

@@ -3,12 +3,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "common/status.h"
+#include "worker/ring/link.h"
 
 namespace ringmaster::ring {
 namespace {
@@ -41,28 +43,48 @@ Payload In(const std::shared_ptr<uint8_t>& place, size_t bytes) {
   return {{{place.get(), bytes}}, place};
 }
 
+using Pushed = LinkMemory::Pushed;
+
+FrameHeader HeaderOf(const Payload& payload, uint32_t segment = 0, uint32_t after = 0) {
+  return Sealed({.job = 7, .generation = {1, 2}, .segment = segment, .after = after}, payload);
+}
+
+Pushed Push(const Ends& ends, const Payload& payload, uint32_t segment = 0, uint32_t after = 0) {
+  return ends.sender->Push(HeaderOf(payload, segment, after), payload);
+}
+
 }  // namespace
 
-TEST_CASE("LinkMemory: what is written at a place is read at the other end, where it lies") {
+TEST_CASE("LinkMemory: a frame that is put in at one end comes out at the other") {
+  Ends ends;
+  REQUIRE(ends.sender != nullptr);
+  CHECK_FALSE(ends.receiver->HasNext(0));
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{4'097}, kLargest}) {
+    const Payload payload = size > 0 ? Numbers(size) : Payload();
+    CHECK(Push(ends, payload, static_cast<uint32_t>(size)) == Pushed::kYes);
+    REQUIRE(ends.receiver->HasNext(0));
+    const auto frame = ends.receiver->Pop();
+    REQUIRE(frame.ok());
+    CHECK(frame->header == HeaderOf(payload, static_cast<uint32_t>(size)));
+    CHECK(frame->payload.Copy() == payload.Copy());
+  }
+  CHECK(ends.sender->pushed() == 4);
+  CHECK(ends.sender->popped() == 4);
+  CHECK(ends.sender->empty());
+}
+
+TEST_CASE("LinkMemory: what was written at its place is read where it lies") {
   Ends ends;
   REQUIRE(ends.sender != nullptr);
   std::shared_ptr<uint8_t> place = ends.sender->Lend(kLargest);
   REQUIRE(place != nullptr);
   uint8_t* const start = place.get();
-  const uint32_t in_place = ends.sender->Put(In(place, 5'000));
-  CHECK(in_place == 1);
-  const Payload copied = Numbers(9'999);
-  const uint32_t elsewhere = ends.sender->Put(copied);
-  CHECK(elsewhere == 2);
-
-  const auto received = ends.receiver->Take(in_place, 5'000);
-  REQUIRE(received.ok());
-  CHECK(received->Copy() == std::vector<uint8_t>(5'000, 5));
-  start[17] = 6;  // no copy was made
-  CHECK(received->Copy()[17] == 6);
-  const auto second = ends.receiver->Take(elsewhere, copied.size());
-  REQUIRE(second.ok());
-  CHECK(second->Copy() == copied.Copy());
+  REQUIRE(Push(ends, In(place, 5'000)) == Pushed::kYes);
+  const auto frame = ends.receiver->Pop();
+  REQUIRE(frame.ok());
+  CHECK(frame->payload.Copy() == std::vector<uint8_t>(5'000, 5));
+  start[17] = 6;
+  CHECK(frame->payload.Copy()[17] == 6);
 }
 
 TEST_CASE("LinkMemory: pieces are put together") {
@@ -72,9 +94,56 @@ TEST_CASE("LinkMemory: pieces are put together") {
   const auto bytes = whole.pieces().front();
   const Payload pieces({bytes.first(1), bytes.subspan(1, 4'998), bytes.subspan(4'999)},
                        whole.owner());
-  const auto received = ends.receiver->Take(ends.sender->Put(pieces), 9'000);
-  REQUIRE(received.ok());
-  CHECK(received->Copy() == whole.Copy());
+  REQUIRE(Push(ends, pieces) == Pushed::kYes);
+  const auto frame = ends.receiver->Pop();
+  REQUIRE(frame.ok());
+  CHECK(frame->payload.Copy() == whole.Copy());
+}
+
+TEST_CASE("LinkMemory: frames come in order, also round the end of the queue, until it is full") {
+  Ends ends;
+  REQUIRE(ends.sender != nullptr);
+  uint32_t sent = 0, received = 0;
+  const auto receive = [&] {
+    const auto frame = ends.receiver->Pop();
+    REQUIRE(frame.ok());
+    CHECK(frame->header.segment == received);
+    CHECK(frame->payload.Copy() == Numbers(100 + received).Copy());
+    ++received;
+  };
+  for (int round = 0; round < 5; ++round) {
+    while (Push(ends, Numbers(100 + sent), sent) != Pushed::kNo) ++sent;
+    CHECK(sent - received == kWindowFrames);
+    for (int i = 0; i < 17; ++i) receive();
+  }
+  while (received < sent) receive();
+  CHECK(ends.receiver->empty());
+}
+
+TEST_CASE("LinkMemory: a frame waits for those of the stream that were sent before it") {
+  Ends ends;
+  REQUIRE(ends.sender != nullptr);
+  REQUIRE(Push(ends, Numbers(10), 0, 3) == Pushed::kYes);
+  CHECK_FALSE(ends.receiver->HasNext(2));
+  CHECK(ends.receiver->HasNext(3));
+  CHECK(ends.receiver->HasNext(4));
+  CHECK_FALSE(ends.receiver->empty());
+  CHECK(ends.receiver->Pop()->header.after == 0);  // nobody else's business
+  // Counts wrap around.
+  REQUIRE(Push(ends, Numbers(10), 0, ~0U) == Pushed::kYes);
+  CHECK_FALSE(ends.receiver->HasNext(~0U - 1));
+  CHECK(ends.receiver->HasNext(1));
+}
+
+TEST_CASE("LinkMemory: one who sleeps is woken by the first frame alone") {
+  Ends ends;
+  REQUIRE(ends.sender != nullptr);
+  ends.receiver->SetSleeps(true);
+  CHECK(Push(ends, Numbers(10)) == Pushed::kSleeps);
+  CHECK(Push(ends, Numbers(10)) == Pushed::kYes);
+  ends.receiver->SetSleeps(true);
+  ends.receiver->SetSleeps(false);
+  CHECK(Push(ends, Numbers(10)) == Pushed::kYes);
 }
 
 TEST_CASE("LinkMemory: a place is free behind its last holder, at either end") {
@@ -85,12 +154,13 @@ TEST_CASE("LinkMemory: a place is free behind its last holder, at either end") {
   for (; places < 1'000; ++places) {
     std::shared_ptr<uint8_t> place = ends.sender->Lend(kLargest);
     if (place == nullptr) break;
-    const uint32_t put = ends.sender->Put(In(place, 4'096));
-    taken.push_back(*ends.receiver->Take(put, 4'096));
+    REQUIRE(Push(ends, In(place, 4'096)) == Pushed::kYes);
+    taken.push_back(ends.receiver->Pop()->payload);
   }
-  REQUIRE(places > 16);
-  REQUIRE(places < 1'000);
-  CHECK(ends.sender->Put(Numbers(8'000)) == 0);
+  REQUIRE(places == kWindowFrames);
+  CHECK(Push(ends, Numbers(8'000)) == Pushed::kNo);
+  CHECK(Push(ends, Payload()) == Pushed::kYes);  // needs none
+  REQUIRE(ends.receiver->Pop().ok());
 
   Payload copy = taken[3];
   taken[3] = Payload();
@@ -103,36 +173,51 @@ TEST_CASE("LinkMemory: a place is free behind its last holder, at either end") {
   CHECK(ends.sender->Lend(kLargest) != nullptr);
 }
 
-TEST_CASE("LinkMemory: what lies outside lasts as long as who reads it") {
+TEST_CASE("LinkMemory: a payload lasts as long as who reads it") {
   Payload payload;
   {
     Ends ends;
     REQUIRE(ends.sender != nullptr);
-    payload = *ends.receiver->Take(ends.sender->Put(Numbers(7'000)), 7'000);
+    REQUIRE(Push(ends, Numbers(7'000)) == Pushed::kYes);
+    payload = ends.receiver->Pop()->payload;
   }
   CHECK(payload.Copy() == Numbers(7'000).Copy());
 }
 
-TEST_CASE("LinkMemory: small and too large payloads have no place") {
+TEST_CASE("LinkMemory: a payload that is too large finds no place") {
   Ends ends;
   REQUIRE(ends.sender != nullptr);
-  CHECK(ends.sender->Put(Payload()) == 0);
-  CHECK(ends.sender->Put(Numbers(LinkMemory::kLeastPayload - 1)) == 0);
-  CHECK(ends.sender->Put(Numbers(LinkMemory::kLeastPayload)) != 0);
-  CHECK(ends.sender->Put(Numbers(12'288)) != 0);  // whole pages
-  CHECK(ends.sender->Put(Numbers(12'289)) == 0);
+  CHECK(Push(ends, Numbers(12'288)) == Pushed::kYes);  // whole pages
+  CHECK(Push(ends, Numbers(12'289)) == Pushed::kNo);
   CHECK(ends.sender->Lend(12'289) == nullptr);
+  CHECK(ends.sender->pushed() == 1);
 }
 
-TEST_CASE("LinkMemory: a frame that names what is not there is refused") {
-  Ends ends;
-  REQUIRE(ends.sender != nullptr);
-  for (const uint32_t place : {0U, 1'000U, ~0U}) {
-    const Status status = ends.receiver->Take(place, 100).status();
+TEST_CASE("LinkMemory: what is no frame, or is no longer what its header says, is refused") {
+  const auto refused = [](const FrameHeader& header, const Payload& payload, size_t flip) {
+    Ends ends;
+    REQUIRE(ends.sender != nullptr);
+    std::shared_ptr<uint8_t> place = ends.sender->Lend(kLargest);
+    std::ranges::copy(payload.Copy(), place.get());
+    uint8_t* const start = place.get();
+    const Payload there({{start, payload.size()}}, place);
+    REQUIRE(ends.sender->Push(header, there) == Pushed::kYes);
+    if (flip < payload.size()) start[flip] ^= 4;
+    REQUIRE(ends.receiver->HasNext(0));
+    const Status status = ends.receiver->Pop().status();
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
-    CHECK(Message(status).find("frame place") != std::string::npos);
-  }
-  CHECK(ends.receiver->Take(1, 12'289).status().code() == absl::StatusCode::kInvalidArgument);
+    return std::string(Message(status));
+  };
+  const Payload payload = Numbers(6'000);
+  FrameHeader header = HeaderOf(payload);
+  CHECK(refused(header, payload, 4'711).find("payload checksum") != std::string::npos);
+  header.payload_bytes = 5'999;
+  CHECK(refused(header, payload, 6'000).find("payload checksum") != std::string::npos);
+  header.payload_bytes = 12'289;
+  CHECK(refused(header, payload, 6'000).find("frame place") != std::string::npos);
+  header = HeaderOf(payload);
+  header.phase = static_cast<Phase>(9);
+  CHECK(refused(header, payload, 6'000).find("frame phase") != std::string::npos);
 }
 
 TEST_CASE("MemoryDoor: nothing, a stranger's socket and a door that is shut") {

@@ -1,10 +1,13 @@
 #include "worker/ring/grpc/ring_port.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <deque>
 #include <future>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -96,6 +99,64 @@ TEST_CASE("RingPort: frames of any size arrive in order, and a link counts its p
   }
   CHECK(links[0]->bytes_sent() == sent);
   CHECK(links[1]->bytes_sent() == 0);
+}
+
+TEST_CASE("RingPort: frames keep their order, whichever way each goes") {
+  PortRing ring(2);
+  const auto links = Connected(&ring, {0, 1});
+  constexpr uint32_t kFrames = 2'000;
+  std::atomic<uint32_t> on_stream = 0;
+  Status sent;
+  std::jthread sender([&]() {
+    for (uint32_t i = 0; i < kFrames && sent.ok(); ++i) {
+      const Payload payload(std::vector<uint8_t>(1 + i * 7919 % 500, static_cast<uint8_t>(i)));
+      sent = links[0]->Send(HeaderFor(i, payload), payload, Soon());
+      // Memory had no room then, and the frame went over the stream.
+      if (links[0]->Lend(1) == nullptr) ++on_stream;
+    }
+  });
+  std::mt19937_64 random(1);
+  std::deque<Payload> held;  // so that places are free late, and out of order
+  const auto end = Soon();
+  while (on_stream < 20 && steady_clock::now() < end) {  // some have gone each way, and lie there
+  }
+  for (uint32_t i = 0; i < kFrames; ++i) {
+    const StatusOr<Frame> frame = links[1]->Receive(Soon());
+    REQUIRE(frame.ok());
+    REQUIRE(frame->header.segment == i);
+    REQUIRE(frame->payload.Copy() ==
+            std::vector<uint8_t>(1 + i * 7919 % 500, static_cast<uint8_t>(i)));
+    held.push_back(frame->payload);
+    if (held.size() < kWindowFrames + i / 100 % 4 * 8) continue;
+    held.erase(held.begin() + static_cast<int64_t>(random() % held.size()));
+  }
+  sender.join();
+  CHECK(sent == absl::OkStatus());
+  CHECK(on_stream >= 20);
+}
+
+TEST_CASE("RingPort: no frame is missed by a receiver that is about to sleep") {
+  PortRing ring(2);
+  const auto links = Connected(&ring, {0, 1});
+  std::vector<Status> statuses(2);
+  {
+    std::vector<std::jthread> threads;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank]() {
+        std::mt19937_64 random(rank);
+        const Payload payload(std::vector<uint8_t>(10, 3));
+        for (uint32_t i = 0; i < 5'000 && statuses[rank].ok(); ++i) {
+          // As long as the other one looks before it sleeps, or less, or more.
+          const auto until = steady_clock::now() + std::chrono::microseconds(random() % 60);
+          while (steady_clock::now() < until) {
+          }
+          statuses[rank] = links[rank]->Send(HeaderFor(i, payload), payload, Soon());
+          if (statuses[rank].ok()) statuses[rank] = links[rank]->Receive(Soon()).status();
+        }
+      });
+    }
+  }
+  for (const Status& status : statuses) CHECK(status == absl::OkStatus());
 }
 
 TEST_CASE("RingPort: a ring of which every member sends a whole window first does not hang") {
@@ -277,9 +338,10 @@ TEST_CASE("RingPort: a frame that is garbage or of another generation ends its s
   CHECK(ended(encoded(HeaderFor(0, payload), "abd"), "payload checksum"));
   CHECK(ended(encoded(HeaderFor(0, payload), "ab"), "frame length"));
   CHECK(ended(encoded(HeaderFor(0, payload, {3, 4}), "abc"), "generation 3.4"));
-  FrameHeader elsewhere = HeaderFor(0, payload);
-  elsewhere.place = 3;
-  CHECK(ended(encoded(elsewhere, ""), "frame place: 3, on a link without memory"));
+  FrameHeader behind = HeaderFor(0, payload);
+  behind.after = 3;
+  CHECK(ended(encoded(behind, "abc"), "frame after: 3 others, on a link that has no memory"));
+  CHECK(ended("b", "frame length"));  // a bell is none there, either
   // The largest payload passes; one byte more is refused, however right it is.
   const std::string large(LinkOptions().largest_payload, 'x');
   const Payload largest(std::vector<uint8_t>(large.begin(), large.end()));
