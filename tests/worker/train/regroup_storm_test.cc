@@ -26,7 +26,7 @@ class Storm {
   Storm(FakeCase* job, Interrupt* interrupt, uint32_t seed)
       : job_(job), interrupt_(interrupt), random_(seed), workers_(kWorkers) {
     if (seed % 2 == 0) options_.ends_together_bytes = 0;
-    if (seed % 4 < 2) options_.follow_bytes = 0;
+    if (seed % 4 < 3) options_.follow_bytes = 0;
   }
 
   // Until every member of a generation finished; an error when that does not come.
@@ -85,7 +85,7 @@ class Storm {
     for (size_t i = 0; i < in_; ++i) {
       Worker& worker = workers_[i];
       if (holds(worker)) continue;
-      if (worker.trainer->follows() && holder->trainer->follows() && Draw(2) == 0) {
+      if (worker.trainer->follows() && holder->trainer->follows() && Draw(4) > 0) {
         RING_ASSIGN_OR_RETURN(worker.feed, FollowFrom(*holder->trainer, worker.trainer.get()));
         ++followed_;
         continue;
@@ -173,14 +173,19 @@ void RequireSameManifests(const std::vector<Checkpoint>& found,
   }
 }
 
-// Returns how many shards were taken over by a later generation.
-size_t RequireUndisturbed(const v1::JobSpec& spec, uint64_t steps, uint32_t seeds,
-                          const FakeHooks& hooks = {}) {
+// How many shards were taken over by a later generation, and workers followed a ring: which ones
+// fall behind is up to the machine, so that few seeds may have none.
+struct Seen {
+  size_t kept = 0, followed = 0;
+};
+
+Seen RequireUndisturbed(const v1::JobSpec& spec, uint64_t steps, uint32_t seeds,
+                        const FakeHooks& hooks = {}) {
   Interrupt interrupt;
   FakeCase job(interrupt.Hooks(hooks), spec);
   const auto reference = job.Run(kAlone);
   RequireFinished(reference, steps);
-  size_t kept = 0, followed = 0;
+  Seen seen;
   for (uint32_t seed = 0; seed < seeds; ++seed) {
     INFO("seed " << seed);
     Storm storm(&job, &interrupt, seed);
@@ -189,11 +194,10 @@ size_t RequireUndisturbed(const v1::JobSpec& spec, uint64_t steps, uint32_t seed
     REQUIRE(manifest.ok());
     REQUIRE(*manifest == LastManifest(reference));
     RequireSameManifests(storm.checkpoints(), reference[0].checkpoints);
-    kept += storm.kept();
-    followed += storm.followed();
+    seen.kept += storm.kept();
+    seen.followed += storm.followed();
   }
-  REQUIRE(followed > 0);
-  return kept;
+  return seen;
 }
 
 v1::JobSpec ValidatedSpec(const std::string& best) {
@@ -206,12 +210,15 @@ v1::JobSpec ValidatedSpec(const std::string& best) {
 }
 
 TEST_CASE("Storm: regroups change no byte") {
-  REQUIRE(RequireUndisturbed(SmallSpec(), kSteps, 12) > 0);
+  const Seen seen = RequireUndisturbed(SmallSpec(), kSteps, 60);
+  CHECK(seen.kept > 0);
+  CHECK(seen.followed > 0);
+  fmt::print("storms: {} shards kept, {} workers followed\n", seen.kept, seen.followed);
 }
 
 TEST_CASE("Storm: nor which states are the best") {
   const std::string metric = GENERATE("test/accuracy", "validation/loss");
-  REQUIRE(RequireUndisturbed(ValidatedSpec(metric), 12, 6) > 0);
+  REQUIRE(RequireUndisturbed(ValidatedSpec(metric), 12, 6).kept > 0);
 }
 
 TEST_CASE("Storm: nor with steps that are skipped") {
@@ -228,7 +235,7 @@ TEST_CASE("Storm: nor with steps that are skipped") {
   };
   const auto reference = FakeCase(hooks, spec).Run(kAlone);
   REQUIRE(reference[0].progress.back().updates == kSteps - 2);
-  REQUIRE(RequireUndisturbed(spec, kSteps, 8, hooks) > 0);
+  REQUIRE(RequireUndisturbed(spec, kSteps, 8, hooks).kept > 0);
 }
 
 }  // namespace
