@@ -25,6 +25,7 @@ class ForwardingLink : public Link {
     return link_->Await(deadline);
   }
   [[nodiscard]] std::shared_ptr<uint8_t> Lend(size_t bytes) override { return link_->Lend(bytes); }
+  void SetUrgent(bool urgent) override { link_->SetUrgent(urgent); }
   void Nudge() override { link_->Nudge(); }
   void Cancel(Status reason) override { link_->Cancel(std::move(reason)); }
   [[nodiscard]] uint64_t bytes_sent() const override { return link_->bytes_sent(); }

@@ -132,6 +132,7 @@ Status AllReduce::Add(uint32_t index, size_t blocks, std::unique_ptr<Segments> s
 
 Status AllReduce::Work(Until until) {
   if (position_.size == 1) return absl::OkStatus();
+  link_->SetUrgent(until == Until::kIdle);
   const Status status = Loop(until);
   if (!status.ok()) link_->Cancel(status);
   link_->Rest();

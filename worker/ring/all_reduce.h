@@ -68,7 +68,7 @@ class AllReduce {
   // after a Nudge, when there is nothing to do but wait. FAILED_PRECONDITION: a frame that
   // is not of this round; INVALID_ARGUMENT: a payload that does not fit its blocks; else the link's
   // errors. Any error ends the link, so that the neighbours learn of it at once. In a ring of one
-  // there is nothing to do.
+  // there is nothing to do. kIdle says that this member has nothing else to do, either (SetUrgent).
   enum class Until : uint8_t { kIdle, kNews };
   Status Work(Until until);
   // Whether every bucket that was added is finished.

@@ -56,6 +56,9 @@ class Link {
   // Room for a payload of `bytes` that reaches the successor from there without a copy; null: there
   // is none just now, and any other memory does. Ring thread.
   [[nodiscard]] virtual std::shared_ptr<uint8_t> Lend(size_t /*bytes*/) { return nullptr; }
+  // Whether this member has nothing to do but to wait for frames: a wait may then look for the next
+  // one for a moment before it sleeps. Ring thread.
+  virtual void SetUrgent(bool /*urgent*/) {}
   // The ring thread waits for nothing more just now: what it sent goes on without it.
   virtual void Rest() {}
   // Ends an Await that waits, or the next one.

@@ -43,6 +43,7 @@ class GrpcLink : public Link {
   [[nodiscard]] std::shared_ptr<uint8_t> Lend(size_t bytes) override {
     return parts_.edges->Lend(bytes);
   }
+  void SetUrgent(bool urgent) override { parts_.edges->SetUrgent(urgent); }
   // What is sent already needs nobody.
   void Rest() override {
     if (parts_.edges->unsent() > 0) parts_.events->GiveBack();

@@ -1,6 +1,7 @@
 #include "worker/ring/grpc/link_edges.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "common/rpc/channel.h"
@@ -14,10 +15,9 @@ namespace {
 // Of the own frames that gRPC has not yet written to the socket.
 constexpr size_t kMaxUnsentBytes = 8 << 20;
 
-// How long the ring thread looks at memory for the next frame before it sleeps: less than a sleep
-// and a bell cost, and little of a core (docs/ring.md). Between two looks some pauses.
-constexpr std::chrono::microseconds kSpin{20};
-constexpr int kPauses = 8;
+// How long an urgent wait looks at memory for the next frame before it sleeps: about what it takes
+// to wake both ends once more. Whoever else wants the CPU has it meanwhile.
+constexpr std::chrono::microseconds kSpin{100};
 
 Status Late(const std::string& what) {
   return Error(absl::StatusCode::kDeadlineExceeded, "{}", what);
@@ -201,7 +201,7 @@ bool LinkEdges::Spin(Until until, TimePoint deadline) {
       MutexLock lock(mu_);
       if (HasNews(until)) return true;
     }
-    for (int i = 0; i < kPauses; ++i) __builtin_ia32_pause();
+    std::this_thread::yield();
   } while (std::chrono::steady_clock::now() < end);
   return false;
 }
@@ -209,7 +209,7 @@ bool LinkEdges::Spin(Until until, TimePoint deadline) {
 bool LinkEdges::Wait(Until until, TimePoint deadline) {
   const std::shared_ptr<LinkMemory> memory = from_predecessor();
   if (memory != nullptr) {
-    if (Spin(until, deadline)) return true;
+    if (urgent_ && Spin(until, deadline)) return true;
     memory->SetSleeps(true);  // before the look that follows
   }
   bool news;

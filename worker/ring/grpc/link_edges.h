@@ -59,6 +59,7 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   // As of Link: ring thread.
   [[nodiscard]] Status Send(const FrameHeader& header, const Payload& payload, TimePoint deadline);
   [[nodiscard]] std::shared_ptr<uint8_t> Lend(size_t bytes);
+  void SetUrgent(bool urgent) { urgent_ = urgent; }
   // `*reading`: what the predecessor's call is to do.
   enum class Reading : uint8_t {
     kGoesOn,
@@ -104,7 +105,7 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   [[nodiscard]] bool HasNews(Until until) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ring thread: until there may be news; false: not until `deadline`.
   bool Wait(Until until, TimePoint deadline);
-  // A moment's, without sleep; whether there are news. A frame in memory so costs no system call.
+  // A moment's, without sleep; whether there are news.
   [[nodiscard]] bool Spin(Until until, TimePoint deadline);
 
   // Waits until `bytes` more may be unsent.
@@ -143,6 +144,10 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   grpc::ByteBuffer unexpected_;  // what the successor sends: nothing
   grpc::Status status_;
 
+  // Of the ring thread.
+  uint32_t sent_on_stream_ = 0;  // frames
+  bool urgent_ = false;
+
   std::atomic<size_t> unsent_{0};
   std::atomic<bool> wants_room_{false};  // the ring thread waits in Reserve
 
@@ -164,7 +169,6 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   std::string address_ ABSL_GUARDED_BY(mu_);
   std::optional<MemoryDoor> door_ ABSL_GUARDED_BY(mu_);  // until the stream is accepted
   std::shared_ptr<LinkMemory> to_successor_ ABSL_GUARDED_BY(mu_);
-  uint32_t sent_on_stream_ = 0;  // frames; ring thread
   std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mu_);  // holds the channel, too
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_ ABSL_GUARDED_BY(mu_);
