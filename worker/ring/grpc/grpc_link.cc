@@ -1,5 +1,7 @@
 #include "worker/ring/grpc/grpc_link.h"
 
+#include <spdlog/spdlog.h>
+
 #include "common/rpc/rpc_status.h"
 #include "worker/ring/grpc/message.h"
 
@@ -26,6 +28,11 @@ void LinkParts::Close() const {
        .wait_done = [edges = edges](auto limit) { return edges->WaitDone(limit); },
        .abort = [edges = edges]() { edges->Abort(); },
        .until = std::chrono::steady_clock::now() + (failure.ok() ? goodbye_limit : cancel_limit)});
+}
+
+GrpcLink::~GrpcLink() {
+  spdlog::debug("link to {}: {}", parts_.edges->successor(), parts_.edges->SentText());
+  parts_.Close();
 }
 
 Status GrpcLink::Send(const FrameHeader& header, const Payload& payload, TimePoint deadline) {

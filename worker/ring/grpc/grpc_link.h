@@ -35,7 +35,7 @@ class GrpcLink : public Link {
  public:
   explicit GrpcLink(LinkParts parts) : parts_(std::move(parts)) {}
   // Waits for nothing: frames that were sent, and the goodbye, are EndingStreams' from now on.
-  ~GrpcLink() override { parts_.Close(); }
+  ~GrpcLink() override;
 
   Status Send(const FrameHeader& header, const Payload& payload, TimePoint deadline) override;
   StatusOr<Frame> Receive(TimePoint deadline) override;

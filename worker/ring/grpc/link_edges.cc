@@ -163,12 +163,18 @@ Status LinkEdges::Send(const FrameHeader& header, const Payload& payload, TimePo
     }
     if (pushed != LinkMemory::Pushed::kNo) return absl::OkStatus();
     sent.after = memory->pushed();
-    ++sent_on_stream_;
   }
+  ++sent_on_stream_;
   const size_t bytes = kHeaderBytes + payload.size();
   RING_RETURN_IF_ERROR(Reserve(bytes, deadline));
   Write(ToMessage(sent, payload, std::make_shared<const Unsent>(shared_from_this(), bytes)));
   return absl::OkStatus();
+}
+
+std::string LinkEdges::SentText() const {
+  const std::shared_ptr<LinkMemory> memory = to_successor();
+  return fmt::format("{} frames through memory, {} over the stream",
+                     memory != nullptr ? memory->pushed() : 0, sent_on_stream_);
 }
 
 void LinkEdges::Write(grpc::ByteBuffer message) {

@@ -59,6 +59,8 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   // As of Link: ring thread.
   [[nodiscard]] Status Send(const FrameHeader& header, const Payload& payload, TimePoint deadline);
   [[nodiscard]] std::shared_ptr<uint8_t> Lend(size_t bytes);
+  // How many frames were sent, and which way, for the log.
+  [[nodiscard]] std::string SentText() const;
   void SetUrgent(bool urgent) { urgent_ = urgent; }
   // `*reading`: what the predecessor's call is to do.
   enum class Reading : uint8_t {

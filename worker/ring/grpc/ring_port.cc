@@ -246,11 +246,7 @@ StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options
     status = parts.edges->WaitJoined(deadline);
   }
   parts.incoming = links_.EndAccepting();
-  if (status.ok()) {
-    spdlog::debug("link to {}: frames go {}", parts.edges->successor(),
-                  parts.edges->to_successor() != nullptr ? "through memory" : "over TCP");
-    return std::make_unique<GrpcLink>(std::move(parts));
-  }
+  if (status.ok()) return std::make_unique<GrpcLink>(std::move(parts));
   status = Annotate(status, fmt::format("ring of job {} generation {} at worker {}", options.job_id,
                                         options.generation.ToString(), options.self_name));
   parts.Cancel(status);
