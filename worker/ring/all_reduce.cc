@@ -69,6 +69,7 @@ size_t AllReduce::LargestPayload(const ReduceOptions& options) {
 
 void AllReduce::Begin(const Context& context) {
   round_ = context;
+  SetUrgent(false);
   buckets_.clear();
   to_start_.clear();
   finished_.clear();
@@ -132,7 +133,6 @@ Status AllReduce::Add(uint32_t index, size_t blocks, std::unique_ptr<Segments> s
 
 Status AllReduce::Work(Until until) {
   if (position_.size == 1) return absl::OkStatus();
-  link_->SetUrgent(until == Until::kIdle);
   const Status status = Loop(until);
   if (!status.ok()) link_->Cancel(status);
   link_->Rest();

@@ -68,9 +68,14 @@ class AllReduce {
   // after a Nudge, when there is nothing to do but wait. FAILED_PRECONDITION: a frame that
   // is not of this round; INVALID_ARGUMENT: a payload that does not fit its blocks; else the link's
   // errors. Any error ends the link, so that the neighbours learn of it at once. In a ring of one
-  // there is nothing to do. kIdle says that this member has nothing else to do, either (SetUrgent).
+  // there is nothing to do.
   enum class Until : uint8_t { kIdle, kNews };
   Status Work(Until until);
+  // As of Link: all of this member's part of the round is added, so that it waits for others. Until
+  // the next round.
+  void SetUrgent(bool urgent) {
+    if (link_ != nullptr) link_->SetUrgent(urgent);
+  }
   // Whether every bucket that was added is finished.
   [[nodiscard]] bool idle() const { return unfinished_ == 0; }
   // The buckets that were finished since the last call.

@@ -48,6 +48,7 @@ Status ArrayReduction::Reduce(AllReduce* reduce, const Context& context, ArraySu
       RING_RETURN_IF_ERROR(Add(reduce, PartOf(added++), sums));
       reduce->Nudge();  // there is more to do here than to wait
     }
+    reduce->SetUrgent(added == buckets);
     RING_RETURN_IF_ERROR(
         reduce->Work(added < buckets ? AllReduce::Until::kNews : AllReduce::Until::kIdle));
     for (const uint32_t bucket : reduce->TakeFinished()) {

@@ -154,7 +154,6 @@ StatusOr<exact::Record> Reducer::ReduceAll() {
   ring_.Begin(ContextOf());
   unfinished_ = gradient_buckets() + 1;
   record_.reset();
-  bool all_in = false;  // of this member
   bool ends = !options_.ends_together || round_ != Round::kStep || options_.link == nullptr;
   while (true) {
     for (const uint32_t index : ring_.TakeFinished()) RING_RETURN_IF_ERROR(Finished(index));
@@ -164,10 +163,9 @@ StatusOr<exact::Record> Reducer::ReduceAll() {
       RING_RETURN_IF_ERROR(AddEnd());
     }
     RING_ASSIGN_OR_RETURN(News news, TakeNews(ring_.idle()));
-    all_in = all_in || news.own.has_value();
+    if (news.own) ring_.SetUrgent(true);  // it comes last
     RING_RETURN_IF_ERROR(Add(std::move(news)));
-    using Until = ring::AllReduce::Until;
-    RING_RETURN_IF_ERROR(ring_.Work(all_in ? Until::kIdle : Until::kNews));
+    RING_RETURN_IF_ERROR(ring_.Work(ring::AllReduce::Until::kNews));
   }
 }
 

@@ -76,7 +76,9 @@ bool IncomingStream::Accept(std::shared_ptr<LinkEdges> edges) {
   greeting_ = true;
   Ask();
   context_.AddInitialMetadata(kAcceptedKey, "1");
-  if (edges_->ShareMemory(hello_.memory_door())) context_.AddInitialMetadata(kMemoryKey, "1");
+  if (const std::string token = edges_->ShareMemory(hello_.memory_door()); !token.empty()) {
+    context_.AddInitialMetadata(kMemoryKey, token);
+  }
   stream_.SendInitialMetadata(&greeted_);
   Read();
   return true;

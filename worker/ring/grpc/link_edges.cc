@@ -295,13 +295,13 @@ Status LinkEdges::Exhausted() const {
 
 // ---- From the predecessor.
 
-bool LinkEdges::ShareMemory(const std::string& door) {
-  if (!shares_memory_ || door.empty()) return false;
+std::string LinkEdges::ShareMemory(const std::string& door) {
+  if (!shares_memory_ || door.empty()) return {};
   StatusOr<std::shared_ptr<LinkMemory>> memory = LinkMemory::Create(largest_payload_);
-  if (!memory.ok() || !MemoryDoor::Pass(**memory, door).ok()) return false;
+  if (!memory.ok() || !MemoryDoor::Pass(**memory, door).ok()) return {};
   MutexLock lock(mu_);
   from_predecessor_ = *std::move(memory);
-  return true;
+  return from_predecessor_->Token();
 }
 
 std::shared_ptr<LinkMemory> LinkEdges::from_predecessor() const {
@@ -384,8 +384,9 @@ void LinkEdges::OnAccepted(bool ok) {
     MutexLock lock(mu_);
     const auto& answer = context_->GetServerInitialMetadata();
     successor_edge_.joined = answer.find(kAcceptedKey) != answer.end();
-    if (door_ && answer.find(kMemoryKey) != answer.end()) {
-      if (auto memory = door_->Receive(); memory.ok()) to_successor_ = *std::move(memory);
+    if (const auto token = answer.find(kMemoryKey); door_ && token != answer.end()) {
+      auto memory = door_->Receive({token->second.data(), token->second.size()});
+      if (memory.ok()) to_successor_ = *std::move(memory);
     }
     door_.reset();
     Tell();

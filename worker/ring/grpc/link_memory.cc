@@ -13,7 +13,6 @@
 #include <string_view>
 
 #include "common/sha256.h"
-#include "common/ticket.h"
 #include "worker/process/passed_files.h"
 #include "worker/ring/link.h"
 
@@ -84,13 +83,16 @@ size_t LinkMemory::BytesOf(const Layout& layout) {
 }
 
 StatusOr<std::shared_ptr<LinkMemory>> LinkMemory::Create(size_t largest_payload) {
-  const Layout layout{kFrames, static_cast<uint32_t>(Pages(largest_payload))};
+  Layout layout{kFrames, static_cast<uint32_t>(Pages(largest_payload))};
+  std::ranges::copy(RandomTicket(), layout.token.begin());
   // All that is in a new file is 0: every place is free, and the queue empty.
   RING_ASSIGN_OR_RETURN(
       SharedMemory memory,
       SharedMemory::Create("ringmaster-link", BytesOf(layout), SharedMemory::Access::kWrite));
   return std::shared_ptr<LinkMemory>(new LinkMemory(layout, std::move(memory)));
 }
+
+std::string LinkMemory::Token() const { return Hex(layout_.token); }
 
 StatusOr<std::shared_ptr<LinkMemory>> LinkMemory::Map(const Layout& layout, OwnedFile file) {
   if (layout.places != kFrames || layout.place_bytes == 0 || layout.place_bytes % kPage != 0) {
@@ -224,7 +226,7 @@ StatusOr<MemoryDoor> MemoryDoor::Open() {
   return door;
 }
 
-StatusOr<std::shared_ptr<LinkMemory>> MemoryDoor::Receive() const {
+StatusOr<std::shared_ptr<LinkMemory>> MemoryDoor::Receive(const std::string& token) const {
   while (true) {
     LinkMemory::Layout layout;
     iovec part = {&layout, sizeof(layout)};
@@ -240,10 +242,11 @@ StatusOr<std::shared_ptr<LinkMemory>> MemoryDoor::Receive() const {
                    std::strerror(errno));
     }
     PassedFiles::Received received = PassedFiles::Of(&message);
-    if (received.user != geteuid()) continue;
-    if (bytes != sizeof(layout) || received.files.size() != 1) {
-      return InvalidArgument("memory of a link: a message of {} bytes with {} files", bytes,
-                             received.files.size());
+    if (received.user != geteuid() || bytes != sizeof(layout)) continue;
+    if (!SameTicket({layout.token.begin(), layout.token.end()}, FromHex(token).value_or("")))
+      continue;
+    if (received.files.size() != 1) {
+      return InvalidArgument("memory of a link: {} files, expected 1", received.files.size());
     }
     return LinkMemory::Map(layout, std::move(received.files.front()));
   }

@@ -8,6 +8,7 @@
 // in the queue until its payload is gone. Holders are counted in the memory itself.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,7 @@
 
 #include "common/files.h"
 #include "common/status.h"
+#include "common/ticket.h"
 #include "worker/process/shared_memory.h"
 #include "worker/ring/frame.h"
 #include "worker/ring/payload.h"
@@ -27,6 +29,8 @@ class LinkMemory : public std::enable_shared_from_this<LinkMemory> {
   // The receiver's: so many frames, each of a payload of `largest_payload` bytes at most. Pages are
   // taken when a payload is first written to them. RESOURCE_EXHAUSTED: the system has none left.
   [[nodiscard]] static StatusOr<std::shared_ptr<LinkMemory>> Create(size_t largest_payload);
+  // What the stream says of it, so that the sender takes no other: 128 random bits, in hexadecimal.
+  [[nodiscard]] std::string Token() const;
 
   // ---- The sender's.
 
@@ -63,6 +67,7 @@ class LinkMemory : public std::enable_shared_from_this<LinkMemory> {
   struct Layout {  // of what is passed, beside the file
     uint32_t places = 0;
     uint32_t place_bytes = 0;
+    std::array<uint8_t, kTicketBytes> token = {};
   };
   LinkMemory(Layout layout, SharedMemory memory) : layout_(layout), memory_(std::move(memory)) {}
   [[nodiscard]] static size_t ControlBytes(const Layout& layout);
@@ -90,9 +95,10 @@ class MemoryDoor {
   [[nodiscard]] static StatusOr<MemoryDoor> Open();
   // For the hello of the stream.
   [[nodiscard]] const std::string& name() const { return name_; }
-  // What the receiver passed before it accepted the stream; what others than this user sent is
-  // dropped. NOT_FOUND: nothing came. INVALID_ARGUMENT: it is not such memory.
-  [[nodiscard]] StatusOr<std::shared_ptr<LinkMemory>> Receive() const;
+  // What the receiver passed before it accepted the stream, by its token; what another user sent,
+  // or somebody who does not know that, is dropped. NOT_FOUND: nothing came. INVALID_ARGUMENT: it
+  // is not such memory.
+  [[nodiscard]] StatusOr<std::shared_ptr<LinkMemory>> Receive(const std::string& token) const;
 
   // The receiver's: passes `memory` to who opened the door of that name. NOT_FOUND: nobody here
   // did, so that the sender is elsewhere.

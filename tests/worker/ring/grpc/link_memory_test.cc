@@ -25,7 +25,7 @@ struct Ends {
     auto made = LinkMemory::Create(kLargest);
     auto door = MemoryDoor::Open();
     if (!made.ok() || !door.ok() || !MemoryDoor::Pass(**made, door->name()).ok()) return;
-    auto passed = door->Receive();
+    auto passed = door->Receive((*made)->Token());
     if (!passed.ok()) return;
     receiver = *made;
     sender = *passed;
@@ -228,7 +228,7 @@ TEST_CASE("MemoryDoor: nothing, a stranger's socket and a door that is shut") {
     const auto door = MemoryDoor::Open();
     REQUIRE(door.ok());
     shut = door->name();
-    CHECK(door->Receive().status().code() == absl::StatusCode::kNotFound);
+    CHECK(door->Receive((*memory)->Token()).status().code() == absl::StatusCode::kNotFound);
     const auto other = MemoryDoor::Open();
     REQUIRE(other.ok());
     CHECK(other->name() != shut);
@@ -254,10 +254,26 @@ TEST_CASE("MemoryDoor: what another user passes is not taken") {
   int outcome = 0;
   REQUIRE(waitpid(child, &outcome, 0) == child);
   REQUIRE(outcome == 0);
-  CHECK(door->Receive().status().code() == absl::StatusCode::kNotFound);
+  CHECK(door->Receive((*memory)->Token()).status().code() == absl::StatusCode::kNotFound);
   // And does not keep what this user does from being found.
   REQUIRE(MemoryDoor::Pass(**memory, door->name()).ok());
-  CHECK(door->Receive().ok());
+  CHECK(door->Receive((*memory)->Token()).ok());
+}
+
+TEST_CASE("MemoryDoor: nor what somebody passes who does not know what the stream says") {
+  const auto door = MemoryDoor::Open();
+  const auto memory = LinkMemory::Create(kLargest), other = LinkMemory::Create(kLargest);
+  REQUIRE((door.ok() && memory.ok() && other.ok()));
+  REQUIRE((*memory)->Token().size() == 32);
+  REQUIRE((*memory)->Token() != (*other)->Token());
+  REQUIRE(MemoryDoor::Pass(**other, door->name()).ok());
+  REQUIRE(MemoryDoor::Pass(**memory, door->name()).ok());
+  const auto received = door->Receive((*memory)->Token());
+  REQUIRE(received.ok());
+  CHECK((*received)->Token() == (*memory)->Token());
+  for (const std::string& token : {std::string(), std::string("no token"), (*memory)->Token()}) {
+    CHECK(door->Receive(token).status().code() == absl::StatusCode::kNotFound);
+  }
 }
 
 }  // namespace ringmaster::ring
