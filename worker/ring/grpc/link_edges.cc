@@ -304,16 +304,6 @@ std::string LinkEdges::ShareMemory(const std::string& door) {
   return from_predecessor_->Token();
 }
 
-std::shared_ptr<LinkMemory> LinkEdges::from_predecessor() const {
-  MutexLock lock(mu_);
-  return from_predecessor_;
-}
-
-std::shared_ptr<LinkMemory> LinkEdges::to_successor() const {
-  MutexLock lock(mu_);
-  return to_successor_;
-}
-
 void LinkEdges::JoinedPredecessor() {
   MutexLock lock(mu_);
   predecessor_edge_.begun = predecessor_edge_.joined = true;

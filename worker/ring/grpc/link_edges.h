@@ -47,8 +47,14 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   // empty where that does not go, or is not wanted. Before its first frame.
   [[nodiscard]] std::string ShareMemory(const std::string& door);
   // That memory, or null; and the successor's, for this end's frames, since it accepted.
-  [[nodiscard]] std::shared_ptr<LinkMemory> from_predecessor() const;
-  [[nodiscard]] std::shared_ptr<LinkMemory> to_successor() const;
+  [[nodiscard]] std::shared_ptr<LinkMemory> from_predecessor() const {
+    MutexLock lock(mu_);
+    return from_predecessor_;
+  }
+  [[nodiscard]] std::shared_ptr<LinkMemory> to_successor() const {
+    MutexLock lock(mu_);
+    return to_successor_;
+  }
 
   // Starts to connect to the successor, again and again until Abort; `address` is the channel's,
   // for messages. Once.

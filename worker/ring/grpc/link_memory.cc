@@ -19,10 +19,11 @@
 namespace ringmaster::ring {
 namespace {
 
-// Of the queue, and places: what is under way on an edge when nobody is late. Those behind go over
-// the stream.
+// Of the queue; and places for payloads: what is under way on an edge of two members when nobody is
+// late. Those behind go over the stream.
 constexpr uint32_t kFrames = kWindowFrames;
 static_assert((kFrames & (kFrames - 1)) == 0, "numbers of frames wrap around");
+constexpr uint32_t kPlaces = kFrames / 2;
 constexpr size_t kPage = 4096;
 
 // Of an abstract socket: behind a byte of zero, the prefix and 128 random bits in hexadecimal.
@@ -65,7 +66,7 @@ struct LinkMemory::Control {
   struct alignas(64) Holders {
     Counter count;
   };
-  std::array<Holders, kFrames> holders;  // by place
+  std::array<Holders, kPlaces> holders;  // by place
 };
 
 // A frame in the queue.
@@ -74,16 +75,14 @@ struct alignas(64) LinkMemory::Entry {
   uint32_t index;  // of the place of its payload, where that is not empty
 };
 
-size_t LinkMemory::ControlBytes(const Layout& layout) {
-  return Pages(sizeof(Control) + layout.places * sizeof(Entry));
-}
+size_t LinkMemory::ControlBytes() { return Pages(sizeof(Control) + kFrames * sizeof(Entry)); }
 
 size_t LinkMemory::BytesOf(const Layout& layout) {
-  return ControlBytes(layout) + size_t{layout.places} * layout.place_bytes;
+  return ControlBytes() + size_t{layout.places} * layout.place_bytes;
 }
 
 StatusOr<std::shared_ptr<LinkMemory>> LinkMemory::Create(size_t largest_payload) {
-  Layout layout{kFrames, static_cast<uint32_t>(Pages(largest_payload))};
+  Layout layout{kPlaces, static_cast<uint32_t>(Pages(largest_payload))};
   std::ranges::copy(RandomTicket(), layout.token.begin());
   // All that is in a new file is 0: every place is free, and the queue empty.
   RING_ASSIGN_OR_RETURN(
@@ -95,9 +94,9 @@ StatusOr<std::shared_ptr<LinkMemory>> LinkMemory::Create(size_t largest_payload)
 std::string LinkMemory::Token() const { return Hex(layout_.token); }
 
 StatusOr<std::shared_ptr<LinkMemory>> LinkMemory::Map(const Layout& layout, OwnedFile file) {
-  if (layout.places != kFrames || layout.place_bytes == 0 || layout.place_bytes % kPage != 0) {
+  if (layout.places != kPlaces || layout.place_bytes == 0 || layout.place_bytes % kPage != 0) {
     return InvalidArgument("memory of a link: {} places of {} bytes, expected {} of whole pages",
-                           layout.places, layout.place_bytes, kFrames);
+                           layout.places, layout.place_bytes, kPlaces);
   }
   RING_ASSIGN_OR_RETURN(SharedMemory memory, SharedMemory::Map(std::move(file), BytesOf(layout),
                                                                SharedMemory::Access::kWrite));
@@ -114,7 +113,7 @@ LinkMemory::Entry& LinkMemory::entry(uint32_t number) const {
 }
 
 uint8_t* LinkMemory::place(uint32_t index) const {
-  std::byte* const places = memory_.data() + ControlBytes(layout_);
+  std::byte* const places = memory_.data() + ControlBytes();
   return reinterpret_cast<uint8_t*>(places) + size_t{index} * layout_.place_bytes;
 }
 
@@ -127,7 +126,7 @@ std::shared_ptr<uint8_t> LinkMemory::Held(uint32_t index) {
 std::shared_ptr<uint8_t> LinkMemory::Lend(size_t bytes) {
   if (bytes > layout_.place_bytes) return nullptr;
   // The first one that is free: its pages were used last. Only this end takes places.
-  for (uint32_t index = 0; index < kFrames; ++index) {
+  for (uint32_t index = 0; index < kPlaces; ++index) {
     Counter& holders = control().holders[index].count;
     if (holders.load(std::memory_order_acquire) != 0) continue;
     holders.store(1, std::memory_order_relaxed);
@@ -139,7 +138,7 @@ std::shared_ptr<uint8_t> LinkMemory::Lend(size_t bytes) {
 uint32_t LinkMemory::IndexOf(const Payload& payload) const {
   if (payload.pieces().size() != 1) return kNone;
   const uint8_t* const start = payload.pieces().front().data();
-  if (start < place(0) || start >= place(kFrames)) return kNone;
+  if (start < place(0) || start >= place(kPlaces)) return kNone;
   const auto offset = static_cast<size_t>(start - place(0));
   return offset % layout_.place_bytes == 0 ? static_cast<uint32_t>(offset / layout_.place_bytes)
                                            : kNone;
@@ -191,9 +190,9 @@ StatusOr<Frame> LinkMemory::Pop() {
   RING_ASSIGN_OR_RETURN(frame.header, Decode(next.header));
   const uint32_t index = next.index;
   const size_t bytes = frame.header.payload_bytes;
-  if (index >= kFrames || bytes > layout_.place_bytes) {
+  if (index >= kPlaces || bytes > layout_.place_bytes) {
     return InvalidArgument("frame place: {} bytes in place {}, of {} with {} bytes each", bytes,
-                           index, kFrames, layout_.place_bytes);
+                           index, kPlaces, layout_.place_bytes);
   }
   control().popped.store(number + 1, std::memory_order_release);
   if (bytes > 0) {

@@ -26,15 +26,15 @@ namespace ringmaster::ring {
 
 class LinkMemory : public std::enable_shared_from_this<LinkMemory> {
  public:
-  // The receiver's: so many frames, each of a payload of `largest_payload` bytes at most. Pages are
-  // taken when a payload is first written to them. RESOURCE_EXHAUSTED: the system has none left.
+  // The receiver's: for payloads of `largest_payload` bytes at most. Pages are taken when a payload
+  // is first written to them. RESOURCE_EXHAUSTED: the system has none left.
   [[nodiscard]] static StatusOr<std::shared_ptr<LinkMemory>> Create(size_t largest_payload);
   // What the stream says of it, so that the sender takes no other: 128 random bits, in hexadecimal.
   [[nodiscard]] std::string Token() const;
 
   // ---- The sender's.
 
-  // A free place to write a payload of `bytes` to; null: none is free, or it is not so large.
+  // A free place to write a payload of `bytes` to; null: none is free, or none is so large.
   [[nodiscard]] std::shared_ptr<uint8_t> Lend(size_t bytes);
   enum class Pushed : uint8_t {
     kNo,     // no room: nothing was done
@@ -70,7 +70,7 @@ class LinkMemory : public std::enable_shared_from_this<LinkMemory> {
     std::array<uint8_t, kTicketBytes> token = {};
   };
   LinkMemory(Layout layout, SharedMemory memory) : layout_(layout), memory_(std::move(memory)) {}
-  [[nodiscard]] static size_t ControlBytes(const Layout& layout);
+  [[nodiscard]] static size_t ControlBytes();
   [[nodiscard]] static size_t BytesOf(const Layout& layout);
   [[nodiscard]] static StatusOr<std::shared_ptr<LinkMemory>> Map(const Layout& layout,
                                                                  OwnedFile file);

@@ -104,17 +104,21 @@ TEST_CASE("LinkMemory: frames come in order, also round the end of the queue, un
   Ends ends;
   REQUIRE(ends.sender != nullptr);
   uint32_t sent = 0, received = 0;
+  // There is a place for every other one.
+  const auto payload = [](uint32_t number) {
+    return number % 2 == 0 ? Numbers(100 + number) : Payload();
+  };
   const auto receive = [&] {
     const auto frame = ends.receiver->Pop();
     REQUIRE(frame.ok());
     CHECK(frame->header.segment == received);
-    CHECK(frame->payload.Copy() == Numbers(100 + received).Copy());
+    CHECK(frame->payload.Copy() == payload(received).Copy());
     ++received;
   };
   for (int round = 0; round < 5; ++round) {
-    while (Push(ends, Numbers(100 + sent), sent) != Pushed::kNo) ++sent;
+    while (Push(ends, payload(sent), sent) != Pushed::kNo) ++sent;
     CHECK(sent - received == kWindowFrames);
-    for (int i = 0; i < 17; ++i) receive();
+    for (int i = 0; i < 18; ++i) receive();
   }
   while (received < sent) receive();
   CHECK(ends.receiver->empty());
@@ -157,7 +161,7 @@ TEST_CASE("LinkMemory: a place is free behind its last holder, at either end") {
     REQUIRE(Push(ends, In(place, 4'096)) == Pushed::kYes);
     taken.push_back(ends.receiver->Pop()->payload);
   }
-  REQUIRE(places == kWindowFrames);
+  REQUIRE(places == kWindowFrames / 2);
   CHECK(Push(ends, Numbers(8'000)) == Pushed::kNo);
   CHECK(Push(ends, Payload()) == Pushed::kYes);  // needs none
   REQUIRE(ends.receiver->Pop().ok());

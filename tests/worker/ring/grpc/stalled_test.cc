@@ -58,7 +58,7 @@ int64_t MostHeldUntilStill(const std::atomic<uint64_t>& goes_on) {
 }
 
 // Frames of 1 MiB that lie in such memory.
-constexpr uint64_t kPlaces = kWindowFrames;
+constexpr uint64_t kPlaces = kWindowFrames / 2;
 
 // worker-0 of a ring of two whose other member is a process; with such memory or without.
 struct BesidePeer {
