@@ -22,7 +22,8 @@ FrameHeader Example() {
           .chunk = 4,
           .segment = 5,
           .payload_bytes = 6,
-          .payload_crc32c = 0xdeadbeef};
+          .payload_crc32c = 0xdeadbeef,
+          .after = 0xa1b2c3d4};
 }
 
 Header Encoded(const FrameHeader& header) {
@@ -96,6 +97,7 @@ TEST_CASE("Frame: a header comes back as it was, and its bytes are fixed") {
   CHECK((bytes[16] == 7 && bytes[24] == 9));       // generation
   CHECK((bytes[40] == 3 && bytes[44] == 4 && bytes[48] == 5 && bytes[52] == 6));
   CHECK((bytes[56] == 0xef && bytes[59] == 0xde));  // checksum of the payload
+  CHECK((bytes[60] == 0xd4 && bytes[63] == 0xa1));  // frames of the other way
 }
 
 TEST_CASE("Frame: decoding names the field that is wrong") {
