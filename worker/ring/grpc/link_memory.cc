@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "common/sha256.h"
@@ -28,7 +29,6 @@ constexpr size_t kPage = 4096;
 
 // Of an abstract socket: behind a byte of zero, the prefix and 128 random bits in hexadecimal.
 constexpr std::string_view kDoorPrefix = "ringmaster-link-";
-constexpr size_t kDoorDigits = 2 * kTicketBytes;
 
 size_t Pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -48,11 +48,10 @@ OwnedFile DatagramSocket() {
 }
 
 // Nobody has a datagram sent to a door that is none of ours.
-bool NamesDoor(std::string_view name) {
-  return name.size() == kDoorPrefix.size() + kDoorDigits && name.starts_with(kDoorPrefix) &&
-         std::ranges::all_of(name.substr(kDoorPrefix.size()), [](char digit) {
-           return (digit >= '0' && digit <= '9') || (digit >= 'a' && digit <= 'f');
-         });
+bool NamesDoor(const std::string& name) {
+  if (!name.starts_with(kDoorPrefix)) return false;
+  const std::optional<std::string> bits = FromHex(name.substr(kDoorPrefix.size()));
+  return bits && bits->size() == kTicketBytes;
 }
 
 }  // namespace
@@ -242,8 +241,8 @@ StatusOr<std::shared_ptr<LinkMemory>> MemoryDoor::Receive(const std::string& tok
     }
     PassedFiles::Received received = PassedFiles::Of(&message);
     if (received.user != geteuid() || bytes != sizeof(layout)) continue;
-    if (!SameTicket({layout.token.begin(), layout.token.end()}, FromHex(token).value_or("")))
-      continue;
+    const std::string came(layout.token.begin(), layout.token.end());
+    if (!SameTicket(came, FromHex(token).value_or(""))) continue;
     if (received.files.size() != 1) {
       return InvalidArgument("memory of a link: {} files, expected 1", received.files.size());
     }
