@@ -156,7 +156,7 @@ Status LinkEdges::Send(const FrameHeader& header, const Payload& payload, TimePo
       RING_RETURN_IF_ERROR(Gone());
     }
     sent.after = sent_on_stream_;
-    const LinkMemory::Pushed pushed = memory->Push(sent, payload);
+    const LinkMemory::Pushed pushed = memory->Push(sent, payload, from_predecessor());
     if (pushed == LinkMemory::Pushed::kSleeps) {
       unsent_ += kBellBytes;
       Write(Bell(std::make_shared<const Unsent>(shared_from_this(), kBellBytes)));
@@ -298,7 +298,7 @@ Status LinkEdges::Exhausted() const {
 std::string LinkEdges::ShareMemory(const std::string& door) {
   if (!shares_memory_ || door.empty()) return {};
   StatusOr<std::shared_ptr<LinkMemory>> memory = LinkMemory::Create(largest_payload_);
-  if (!memory.ok() || !MemoryDoor::Pass(**memory, door).ok()) return {};
+  if (!memory.ok() || !MemoryDoor::Pass(**memory, door, (*memory)->Token()).ok()) return {};
   MutexLock lock(mu_);
   from_predecessor_ = *std::move(memory);
   return from_predecessor_->Token();

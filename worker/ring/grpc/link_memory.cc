@@ -26,6 +26,8 @@ constexpr uint32_t kFrames = kWindowFrames;
 static_assert((kFrames & (kFrames - 1)) == 0, "numbers of frames wrap around");
 constexpr uint32_t kPlaces = kFrames / 2;
 constexpr size_t kPage = 4096;
+// Memories that a sender passes beside the link's own, at most: what comes from farther is copied.
+constexpr size_t kOthers = 14;
 
 // Of an abstract socket: behind a byte of zero, the prefix and 128 random bits in hexadecimal.
 constexpr std::string_view kDoorPrefix = "ringmaster-link-";
@@ -61,7 +63,8 @@ bool NamesDoor(const std::string& name) {
 struct LinkMemory::Control {
   alignas(64) Counter pushed;
   alignas(64) Counter popped;
-  alignas(64) Counter sleeps;  // the receiver, until somebody wakes it: 1
+  alignas(64) Counter sleeps;             // the receiver, until somebody wakes it: 1
+  alignas(64) std::array<char, 64> door;  // the receiver's, with zeros behind its name; or none
   struct alignas(64) Holders {
     Counter count;
   };
@@ -71,7 +74,7 @@ struct LinkMemory::Control {
 // A frame in the queue.
 struct alignas(64) LinkMemory::Entry {
   std::array<uint8_t, kHeaderBytes> header;
-  uint32_t index;  // of the place of its payload, where that is not empty
+  Place at;  // of its payload, where that is not empty
 };
 
 size_t LinkMemory::ControlBytes() { return Pages(sizeof(Control) + kFrames * sizeof(Entry)); }
@@ -87,7 +90,12 @@ StatusOr<std::shared_ptr<LinkMemory>> LinkMemory::Create(size_t largest_payload)
   RING_ASSIGN_OR_RETURN(
       SharedMemory memory,
       SharedMemory::Create("ringmaster-link", BytesOf(layout), SharedMemory::Access::kWrite));
-  return std::shared_ptr<LinkMemory>(new LinkMemory(layout, std::move(memory)));
+  std::shared_ptr<LinkMemory> made(new LinkMemory(layout, std::move(memory)));
+  if (StatusOr<MemoryDoor> door = MemoryDoor::Open(); door.ok()) {
+    std::ranges::copy(door->name(), made->control().door.begin());
+    made->door_ = *std::move(door);
+  }
+  return made;
 }
 
 std::string LinkMemory::Token() const { return Hex(layout_.token); }
@@ -134,36 +142,72 @@ std::shared_ptr<uint8_t> LinkMemory::Lend(size_t bytes) {
   return nullptr;
 }
 
-uint32_t LinkMemory::IndexOf(const Payload& payload) const {
-  if (payload.pieces().size() != 1) return kNone;
+std::optional<uint32_t> LinkMemory::IndexOf(const Payload& payload) const {
+  if (payload.pieces().size() != 1) return std::nullopt;
   const uint8_t* const start = payload.pieces().front().data();
-  if (start < place(0) || start >= place(kPlaces)) return kNone;
+  if (start < place(0) || start >= place(kPlaces)) return std::nullopt;
   const auto offset = static_cast<size_t>(start - place(0));
-  return offset % layout_.place_bytes == 0 ? static_cast<uint32_t>(offset / layout_.place_bytes)
-                                           : kNone;
+  if (offset % layout_.place_bytes != 0) return std::nullopt;
+  return static_cast<uint32_t>(offset / layout_.place_bytes);
 }
 
-LinkMemory::Pushed LinkMemory::Push(const FrameHeader& header, const Payload& payload) {
+std::optional<uint32_t> LinkMemory::NumberOf(const std::shared_ptr<LinkMemory>& other) {
+  const auto found = std::ranges::find(others_, other);
+  const auto number = static_cast<uint32_t>(found - others_.begin()) + 1;
+  if (found != others_.end()) return number;
+  const std::array<char, 64>& door = control().door;
+  const std::string name(door.begin(), std::ranges::find(door, '\0'));
+  if (others_.size() == kOthers || !MemoryDoor::Pass(*other, name, Token()).ok()) {
+    return std::nullopt;
+  }
+  others_.push_back(other);
+  return number;
+}
+
+std::optional<LinkMemory::Place> LinkMemory::Stay(const Payload& payload,
+                                                  const std::shared_ptr<LinkMemory>& received) {
+  const auto hold = [](const LinkMemory& memory, uint32_t index) {
+    memory.control().holders[index].count.fetch_add(1, std::memory_order_relaxed);
+  };
+  if (const auto index = IndexOf(payload)) {
+    hold(*this, *index);
+    return Place{0, *index};
+  }
+  if (received == nullptr) return std::nullopt;
+  const auto at = [&](const std::shared_ptr<LinkMemory>& other) -> std::optional<Place> {
+    const auto index = other->IndexOf(payload);
+    const auto number = index ? NumberOf(other) : std::nullopt;
+    if (!number) return std::nullopt;
+    hold(*other, *index);
+    return Place{*number, *index};
+  };
+  if (const auto found = at(received)) return found;
+  for (const std::shared_ptr<LinkMemory>& other : received->others_) {
+    if (const auto found = at(other)) return found;
+  }
+  return std::nullopt;
+}
+
+LinkMemory::Pushed LinkMemory::Push(const FrameHeader& header, const Payload& payload,
+                                    const std::shared_ptr<LinkMemory>& received) {
   const uint32_t number = pushed();
   if (number - popped() >= kFrames) return Pushed::kNo;
-  uint32_t index = 0;
+  std::optional<Place> at;
   if (payload.size() > 0) {
-    index = IndexOf(payload);
-    std::shared_ptr<uint8_t> copy;
-    if (index == kNone) {
-      copy = Lend(payload.size());
+    at = Stay(payload, received);
+    if (!at) {
+      const std::shared_ptr<uint8_t> copy = Lend(payload.size());
       if (copy == nullptr) return Pushed::kNo;
       uint8_t* end = copy.get();
       for (const Payload::Piece& piece : payload.pieces()) {
         end = std::ranges::copy(piece, end).out;
       }
-      index = static_cast<uint32_t>((copy.get() - place(0)) / layout_.place_bytes);
+      at = Stay(Payload({{copy.get(), payload.size()}}, copy), nullptr);
     }
-    control().holders[index].count.fetch_add(1, std::memory_order_relaxed);
   }
   Entry& next = entry(number);
   Encode(header, next.header.data());
-  next.index = index;
+  next.at = at.value_or(Place{});
   // This and the look behind it are in the other order in SetSleeps and who looks after it: one of
   // the two ends sees the other.
   control().pushed.store(number + 1, std::memory_order_seq_cst);
@@ -182,20 +226,31 @@ bool LinkMemory::HasNext(uint32_t streamed) const {
   return !header.ok() || static_cast<int32_t>(streamed - header->after) >= 0;
 }
 
+StatusOr<std::shared_ptr<LinkMemory>> LinkMemory::Numbered(uint32_t memory) {
+  if (memory == 0) return shared_from_this();
+  if (memory == others_.size() + 1 && memory <= kOthers && door_) {
+    auto passed = door_->Receive(Token());
+    if (passed.ok()) others_.push_back(*std::move(passed));
+  }
+  if (memory <= others_.size()) return others_[memory - 1];
+  return InvalidArgument("frame place: of memory {}, and {} were passed", memory, others_.size());
+}
+
 StatusOr<Frame> LinkMemory::Pop() {
   const uint32_t number = popped();
   const Entry& next = entry(number);
   Frame frame;
   RING_ASSIGN_OR_RETURN(frame.header, Decode(next.header));
-  const uint32_t index = next.index;
+  const Place at = next.at;
   const size_t bytes = frame.header.payload_bytes;
-  if (index >= kPlaces || bytes > layout_.place_bytes) {
+  RING_ASSIGN_OR_RETURN(const std::shared_ptr<LinkMemory> memory, Numbered(at.memory));
+  if (at.index >= kPlaces || bytes > memory->layout_.place_bytes) {
     return InvalidArgument("frame place: {} bytes in place {}, of {} with {} bytes each", bytes,
-                           index, kPlaces, layout_.place_bytes);
+                           at.index, kPlaces, memory->layout_.place_bytes);
   }
   control().popped.store(number + 1, std::memory_order_release);
   if (bytes > 0) {
-    std::shared_ptr<uint8_t> held = Held(index);
+    std::shared_ptr<uint8_t> held = memory->Held(at.index);
     const Payload::Piece piece(held.get(), bytes);
     frame.payload = Payload({piece}, std::move(held));
   }
@@ -250,10 +305,15 @@ StatusOr<std::shared_ptr<LinkMemory>> MemoryDoor::Receive(const std::string& tok
   }
 }
 
-Status MemoryDoor::Pass(const LinkMemory& memory, const std::string& name) {
-  if (!NamesDoor(name)) return Error(absl::StatusCode::kNotFound, "no door has such a name");
+Status MemoryDoor::Pass(const LinkMemory& memory, const std::string& name,
+                        const std::string& token) {
+  const std::optional<std::string> bits = FromHex(token);
+  if (!NamesDoor(name) || !bits || bits->size() != kTicketBytes) {
+    return Error(absl::StatusCode::kNotFound, "no door has such a name, or no link such a token");
+  }
   sockaddr_un address;
   LinkMemory::Layout layout = memory.layout_;
+  std::ranges::copy(*bits, layout.token.begin());
   iovec part = {&layout, sizeof(layout)};
   msghdr message = {};
   message.msg_name = &address;

@@ -5,15 +5,19 @@
 // finds no room goes over the stream, and a receiver that sleeps is woken over it.
 //
 // A place is free, or held: by the sender while it writes, by the receiver from when the frame is
-// in the queue until its payload is gone. Holders are counted in the memory itself.
+// in the queue until its payload is gone. Holders are counted in the memory itself. What a receiver
+// sends on stays at its place, too: it passes the memory to its successor before the first such
+// frame, and a frame says which memory its place is of.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/files.h"
 #include "common/status.h"
@@ -23,6 +27,30 @@
 #include "worker/ring/payload.h"
 
 namespace ringmaster::ring {
+
+class LinkMemory;
+
+// Where one end of a link gets memory from the other: a socket with a name that only this host and
+// network namespace know. Thread-compatible.
+class MemoryDoor {
+ public:
+  // UNAVAILABLE: the system makes no such socket.
+  [[nodiscard]] static StatusOr<MemoryDoor> Open();
+  [[nodiscard]] const std::string& name() const { return name_; }
+  // The next memory that was passed with this token; what another user sent, or somebody who does
+  // not know the token, is dropped. NOT_FOUND: nothing came. INVALID_ARGUMENT: it is not such
+  // memory.
+  [[nodiscard]] StatusOr<std::shared_ptr<LinkMemory>> Receive(const std::string& token) const;
+
+  // Passes `memory` to who opened the door of that name, for the link that has the token.
+  // NOT_FOUND: nobody here did, so that the other end is elsewhere, or its door is full.
+  [[nodiscard]] static Status Pass(const LinkMemory& memory, const std::string& name,
+                                   const std::string& token);
+
+ private:
+  OwnedFile socket_;
+  std::string name_;
+};
 
 class LinkMemory : public std::enable_shared_from_this<LinkMemory> {
  public:
@@ -42,8 +70,10 @@ class LinkMemory : public std::enable_shared_from_this<LinkMemory> {
     kSleeps  // the receiver waits to be woken
   };
   // Puts a frame behind those that are in the queue. The payload stays where it is if that is a
-  // place, else it is copied to one. `header.after` counts frames of the stream.
-  [[nodiscard]] Pushed Push(const FrameHeader& header, const Payload& payload);
+  // place, here or where frames `received` from this worker's predecessor lie (null: it has none),
+  // else it is copied to one. `header.after` counts frames of the stream.
+  [[nodiscard]] Pushed Push(const FrameHeader& header, const Payload& payload,
+                            const std::shared_ptr<LinkMemory>& received);
   // Frames that were put there so far.
   [[nodiscard]] uint32_t pushed() const;
 
@@ -79,34 +109,28 @@ class LinkMemory : public std::enable_shared_from_this<LinkMemory> {
   [[nodiscard]] uint8_t* place(uint32_t index) const;
   // Whoever holds a place until the last copy of the pointer is gone.
   [[nodiscard]] std::shared_ptr<uint8_t> Held(uint32_t index);
-  // The place that all of `payload` lies in from its start on, or kNone.
-  static constexpr uint32_t kNone = ~0U;
-  [[nodiscard]] uint32_t IndexOf(const Payload& payload) const;
+
+  // A place: of this memory (0), or of the i-th of `others_`, and its number there.
+  struct Place {
+    uint32_t memory = 0;
+    uint32_t index = 0;
+  };
+  // The place that all of `payload` lies in from its start on.
+  [[nodiscard]] std::optional<uint32_t> IndexOf(const Payload& payload) const;
+  // Sender: where the payload can stay, held once more for the receiver.
+  [[nodiscard]] std::optional<Place> Stay(const Payload& payload,
+                                          const std::shared_ptr<LinkMemory>& received);
+  // Sender: which number the receiver knows `other` by; passes it where it does not yet know it.
+  [[nodiscard]] std::optional<uint32_t> NumberOf(const std::shared_ptr<LinkMemory>& other);
+  // Receiver: what has the number; it may be at the door yet.
+  [[nodiscard]] StatusOr<std::shared_ptr<LinkMemory>> Numbered(uint32_t memory);
 
   const Layout layout_;
   const SharedMemory memory_;
-};
-
-// Where a sender gets the memory of its link: a socket with a name that only this host and network
-// namespace know. Thread-compatible.
-class MemoryDoor {
- public:
-  // UNAVAILABLE: the system makes no such socket.
-  [[nodiscard]] static StatusOr<MemoryDoor> Open();
-  // For the hello of the stream.
-  [[nodiscard]] const std::string& name() const { return name_; }
-  // What the receiver passed before it accepted the stream, by its token; what another user sent,
-  // or somebody who does not know that, is dropped. NOT_FOUND: nothing came. INVALID_ARGUMENT: it
-  // is not such memory.
-  [[nodiscard]] StatusOr<std::shared_ptr<LinkMemory>> Receive(const std::string& token) const;
-
-  // The receiver's: passes `memory` to who opened the door of that name. NOT_FOUND: nobody here
-  // did, so that the sender is elsewhere.
-  [[nodiscard]] static Status Pass(const LinkMemory& memory, const std::string& name);
-
- private:
-  OwnedFile socket_;
-  std::string name_;
+  // What the sender passed, in this order. Each end's own list: of the sender's thread or the
+  // receiver's.
+  std::vector<std::shared_ptr<LinkMemory>> others_;
+  std::optional<MemoryDoor> door_;  // of the receiver, for those
 };
 
 }  // namespace ringmaster::ring

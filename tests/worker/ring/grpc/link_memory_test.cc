@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <string>
@@ -17,6 +18,10 @@ namespace {
 
 constexpr size_t kLargest = 10'000;  // of a payload: places are of three pages
 
+bool PassTo(const std::string& door, const LinkMemory& memory) {
+  return MemoryDoor::Pass(memory, door, memory.Token()).ok();
+}
+
 // Both ends of the memory of one link: two views of it, as two processes have.
 struct Ends {
   std::shared_ptr<LinkMemory> receiver, sender;
@@ -24,7 +29,7 @@ struct Ends {
   Ends() {
     auto made = LinkMemory::Create(kLargest);
     auto door = MemoryDoor::Open();
-    if (!made.ok() || !door.ok() || !MemoryDoor::Pass(**made, door->name()).ok()) return;
+    if (!made.ok() || !door.ok() || !PassTo(door->name(), **made)) return;
     auto passed = door->Receive((*made)->Token());
     if (!passed.ok()) return;
     receiver = *made;
@@ -50,7 +55,25 @@ FrameHeader HeaderOf(const Payload& payload, uint32_t segment = 0, uint32_t afte
 }
 
 Pushed Push(const Ends& ends, const Payload& payload, uint32_t segment = 0, uint32_t after = 0) {
-  return ends.sender->Push(HeaderOf(payload, segment, after), payload);
+  return ends.sender->Push(HeaderOf(payload, segment, after), payload, nullptr);
+}
+
+// What `from` received goes on over `to`.
+Payload SendOn(const Payload& payload, const Ends& from, const Ends& to) {
+  REQUIRE(to.sender->Push(HeaderOf(payload), payload, from.receiver) == Pushed::kYes);
+  const auto frame = to.receiver->Pop();
+  REQUIRE(frame.ok());
+  return frame->payload;
+}
+
+// As many places as one link's sender can have now.
+size_t FreePlaces(const Ends& ends) {
+  std::vector<std::shared_ptr<uint8_t>> places;
+  while (places.size() < 1'000) {
+    places.push_back(ends.sender->Lend(kLargest));
+    if (places.back() == nullptr) return places.size() - 1;
+  }
+  return places.size();
 }
 
 }  // namespace
@@ -188,6 +211,42 @@ TEST_CASE("LinkMemory: a payload lasts as long as who reads it") {
   CHECK(payload.Copy() == Numbers(7'000).Copy());
 }
 
+TEST_CASE(
+    "LinkMemory: what goes on from link to link stays at its place until the last one's end") {
+  const Ends first, second, third;
+  REQUIRE((first.sender != nullptr && second.sender != nullptr && third.sender != nullptr));
+  const size_t places = FreePlaces(first);
+  for (int round = 0; round < 3; ++round) {
+    std::shared_ptr<uint8_t> place = first.sender->Lend(kLargest);
+    uint8_t* const start = place.get();
+    REQUIRE(Push(first, In(place, 5'000)) == Pushed::kYes);
+    place.reset();
+    Payload far = first.receiver->Pop()->payload;
+    far = SendOn(SendOn(far, first, second), second, third);
+    CHECK(far.Copy() == std::vector<uint8_t>(5'000, 5));
+    start[17] = 6;
+    CHECK(far.Copy()[17] == 6);
+    CHECK(FreePlaces(first) == places - 1);
+    CHECK(FreePlaces(second) == places);
+    far = Payload();
+    CHECK(FreePlaces(first) == places);
+  }
+}
+
+TEST_CASE("LinkMemory: what comes from more memories than a link passes is copied") {
+  const Ends last;
+  std::vector<Payload> far;
+  for (uint8_t i = 0; i < 20; ++i) {
+    const Ends ends;
+    std::shared_ptr<uint8_t> place = ends.sender->Lend(kLargest);
+    REQUIRE(place != nullptr);
+    REQUIRE(Push(ends, In(place, 100)) == Pushed::kYes);
+    far.push_back(SendOn(ends.receiver->Pop()->payload, ends, last));
+    place.get()[i] = 77;  // behind the copy, where there was one
+    CHECK(far.back().Copy()[i] == (i < 14 ? 77 : 5));
+  }
+}
+
 TEST_CASE("LinkMemory: a payload that is too large finds no place") {
   Ends ends;
   REQUIRE(ends.sender != nullptr);
@@ -205,7 +264,7 @@ TEST_CASE("LinkMemory: what is no frame, or is no longer what its header says, i
     std::ranges::copy(payload.Copy(), place.get());
     uint8_t* const start = place.get();
     const Payload there({{start, payload.size()}}, place);
-    REQUIRE(ends.sender->Push(header, there) == Pushed::kYes);
+    REQUIRE(ends.sender->Push(header, there, nullptr) == Pushed::kYes);
     if (flip < payload.size()) start[flip] ^= 4;
     REQUIRE(ends.receiver->HasNext(0));
     const Status status = ends.receiver->Pop().status();
@@ -222,6 +281,25 @@ TEST_CASE("LinkMemory: what is no frame, or is no longer what its header says, i
   header = HeaderOf(payload);
   header.phase = static_cast<Phase>(9);
   CHECK(refused(header, payload, 6'000).find("frame phase") != std::string::npos);
+}
+
+TEST_CASE("LinkMemory: a place of a memory that was not passed is refused") {
+  Ends ends;
+  REQUIRE(ends.sender != nullptr);
+  const std::shared_ptr<uint8_t> place = ends.sender->Lend(kLargest);
+  const Payload payload = Numbers(100);
+  REQUIRE(Push(ends, payload) == Pushed::kYes);
+  // The queue lies in the pages before the places: of each frame the header, then which memory.
+  std::array<uint8_t, kHeaderBytes> header;
+  Encode(HeaderOf(payload), header.data());
+  uint8_t* const found =
+      std::search(place.get() - 12'288, place.get(), header.begin(), header.end());
+  REQUIRE(found != place.get());
+  const uint32_t unknown = GENERATE(1U, 2U, 15U, ~0U);
+  std::memcpy(found + kHeaderBytes, &unknown, sizeof(unknown));
+  const Status status = ends.receiver->Pop().status();
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK(std::string(Message(status)).find("frame place: of memory") != std::string::npos);
 }
 
 TEST_CASE("MemoryDoor: nothing, a stranger's socket and a door that is shut") {
@@ -241,7 +319,8 @@ TEST_CASE("MemoryDoor: nothing, a stranger's socket and a door that is shut") {
        {shut, std::string(), std::string("/run/systemd/notify"), shut + "0",
         std::string("ringmaster-link-") + std::string(32, 'g')}) {
     INFO(name);
-    CHECK(MemoryDoor::Pass(**memory, name).code() == absl::StatusCode::kNotFound);
+    CHECK(MemoryDoor::Pass(**memory, name, (*memory)->Token()).code() ==
+          absl::StatusCode::kNotFound);
   }
 }
 
@@ -253,7 +332,7 @@ TEST_CASE("MemoryDoor: what another user passes is not taken") {
   const pid_t child = fork();
   if (child == 0) {
     if (setuid(65'534) != 0) _exit(2);
-    _exit(MemoryDoor::Pass(**memory, door->name()).ok() ? 0 : 1);
+    _exit(PassTo(door->name(), **memory) ? 0 : 1);
   }
   int outcome = 0;
   REQUIRE(waitpid(child, &outcome, 0) == child);
@@ -261,7 +340,7 @@ TEST_CASE("MemoryDoor: what another user passes is not taken") {
   REQUIRE(outcome == 0);
   CHECK(door->Receive((*memory)->Token()).status().code() == absl::StatusCode::kNotFound);
   // And does not keep what this user does from being found.
-  REQUIRE(MemoryDoor::Pass(**memory, door->name()).ok());
+  REQUIRE(PassTo(door->name(), **memory));
   CHECK(door->Receive((*memory)->Token()).ok());
 }
 
@@ -271,8 +350,8 @@ TEST_CASE("MemoryDoor: nor what somebody passes who does not know what the strea
   REQUIRE((door.ok() && memory.ok() && other.ok()));
   REQUIRE((*memory)->Token().size() == 32);
   REQUIRE((*memory)->Token() != (*other)->Token());
-  REQUIRE(MemoryDoor::Pass(**other, door->name()).ok());
-  REQUIRE(MemoryDoor::Pass(**memory, door->name()).ok());
+  REQUIRE(PassTo(door->name(), **other));
+  REQUIRE(PassTo(door->name(), **memory));
   const auto received = door->Receive((*memory)->Token());
   REQUIRE(received.ok());
   CHECK((*received)->Token() == (*memory)->Token());
