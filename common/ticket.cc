@@ -6,6 +6,7 @@
 #include <openssl/rand.h>
 
 #include "common/check.h"
+#include "common/sha256.h"
 
 namespace ringmaster {
 namespace {
@@ -20,6 +21,8 @@ std::string RandomTicket() {
              "the system gives random numbers");
   return ticket;
 }
+
+std::string RandomName() { return Hex(RandomTicket()); }
 
 bool SameTicket(const std::string& a, const std::string& b) {
   if (a.size() != kTicketBytes || b.size() != kTicketBytes) return false;

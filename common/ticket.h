@@ -1,6 +1,6 @@
 // Tickets: 128-bit secrets that the coordinator hands out, and that whoever wants something shows.
 // A worker's session has one, and so has every generation of a ring. They are bytes, never text,
-// and stand in no log. Thread-safe.
+// and stand in no log. And names of what is new, which anybody may read. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,9 @@ inline constexpr size_t kTicketBytes = 16;
 
 // From the system's generator of random numbers. The process ends when that has none.
 [[nodiscard]] std::string RandomTicket();
+
+// 128 random bits, in hexadecimal: of a process, a folder, a socket. As above.
+[[nodiscard]] std::string RandomName();
 
 // In a time that does not depend on where they differ. False when one of them is no ticket.
 [[nodiscard]] bool SameTicket(const std::string& a, const std::string& b);

@@ -14,6 +14,7 @@
 #include "common/data/formats/converted.h"
 #include "common/failpoint.h"
 #include "common/files.h"
+#include "common/ticket.h"
 #include "worker/devices.h"
 #include "worker/identity.h"
 
@@ -150,7 +151,7 @@ Daemon::Daemon(Flags flags, Security security, std::unique_ptr<FolderLock> state
                Services services, std::unique_ptr<ring::RingPort> port)
     : flags_(std::move(flags)),
       security_(std::move(security)),
-      incarnation_(RandomIncarnation()),
+      incarnation_(RandomName()),
       ring_address_(Address{flags_.advertise, port->port()}.ToString()),
       state_(std::move(state)),
       spool_(std::move(spool)),

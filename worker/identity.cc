@@ -3,25 +3,21 @@
 #include <grpcpp/security/auth_metadata_processor.h>
 #include <netdb.h>
 #include <spdlog/spdlog.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <thread>
 
 #include "common/build_id.h"
-#include "common/check.h"
 #include "common/files.h"
 #include "common/image/decode.h"
 #include "common/pki/credential_folder.h"
 #include "common/pki/join.h"
 #include "common/pki/key.h"
 #include "common/rpc/renewal.h"
-#include "common/sha256.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -182,13 +178,6 @@ v1::NumericsClass NumericsOf(const Backend& backend, uint32_t threads_per_core) 
     (*numerics.mutable_libraries())[library] = version;
   }
   return numerics;
-}
-
-std::string RandomIncarnation() {
-  std::array<uint8_t, 16> bytes;
-  RING_CHECK(getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
-             "the kernel gives no random bytes");
-  return Hex(bytes);
 }
 
 StatusOr<Security> SecurityOf(Flags* flags, std::chrono::milliseconds limit) {

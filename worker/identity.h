@@ -14,9 +14,6 @@
 
 namespace ringmaster::worker {
 
-// 128 random bits as 32 hex digits: one a process start.
-[[nodiscard]] std::string RandomIncarnation();
-
 // What moves its bits, as it tells it a coordinator.
 [[nodiscard]] v1::NumericsClass NumericsOf(const Backend& backend, uint32_t threads_per_core);
 

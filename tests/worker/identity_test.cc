@@ -12,13 +12,6 @@
 namespace ringmaster::worker {
 namespace {
 
-TEST_CASE("Identity: every process start has an incarnation of its own") {
-  const std::string first = RandomIncarnation();
-  CHECK(first.size() == 32);
-  CHECK(first.find_first_not_of("0123456789abcdef") == std::string::npos);
-  CHECK(first != RandomIncarnation());
-}
-
 // The answers of a TermStore, in order. Thread-safe.
 class Answers {
  public:

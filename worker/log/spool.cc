@@ -1,12 +1,10 @@
 #include "worker/log/spool.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -14,10 +12,9 @@
 #include <system_error>
 #include <utility>
 
-#include "common/check.h"
 #include "common/files.h"
-#include "common/sha256.h"
 #include "common/text.h"
+#include "common/ticket.h"
 #include "worker/log/spool_file.h"
 
 namespace ringmaster::worker {
@@ -30,13 +27,6 @@ constexpr uint64_t kMaxSegmentBytes = uint64_t{4} << 20;
 constexpr uint64_t kMaxNumbers = uint64_t{1}
                                  << 40;  // in a segment, lost ones too: else it is damaged
 constexpr uint64_t kSegments = 16;       // that a full spool has
-
-std::string RandomSpool() {
-  std::array<uint8_t, 16> bytes;
-  RING_CHECK(getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
-             "the kernel gives no random bytes");
-  return Hex(bytes);
-}
 
 // The number of the last whole line; `first` - 1 when there is none.
 uint64_t LastNumber(const std::string& path, uint64_t first, uint64_t bytes) {
@@ -133,7 +123,7 @@ Status Spool::FindSegments(const std::string& preferred_spool) {
 
 void Spool::BeginAnew() {
   file_.Close();
-  spool_ = RandomSpool();
+  spool_ = RandomName();
   bytes_ = 0;
   next_ = 1;
   newest_ = 0;

@@ -266,7 +266,7 @@ void LinkMemory::SetSleeps(bool sleeps) {
 StatusOr<MemoryDoor> MemoryDoor::Open() {
   MemoryDoor door;
   door.socket_ = DatagramSocket();
-  door.name_ = std::string(kDoorPrefix) + Hex(RandomTicket());
+  door.name_ = std::string(kDoorPrefix) + RandomName();
   sockaddr_un address;
   const socklen_t length = AddressOf(door.name_, &address);
   const int on = 1;
