@@ -26,7 +26,8 @@ constexpr uint32_t kFrames = kWindowFrames;
 static_assert((kFrames & (kFrames - 1)) == 0, "numbers of frames wrap around");
 constexpr uint32_t kPlaces = kFrames / 2;
 constexpr size_t kPage = 4096;
-// Memories that a sender passes beside the link's own, at most: what comes from farther is copied.
+// Memories that a sender passes beside the link's own, at most: all of a ring of 16 on one host.
+// What comes from farther is copied.
 constexpr size_t kOthers = 14;
 
 // Of an abstract socket: behind a byte of zero, the prefix and 128 random bits in hexadecimal.
