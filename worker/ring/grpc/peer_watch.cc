@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
-#include "worker/ring/grpc/incoming_pulse.h"
 #include "worker/ring/grpc/message.h"
+#include "worker/ring/grpc/pulse_streams.h"
 
 namespace ringmaster::ring {
 namespace {

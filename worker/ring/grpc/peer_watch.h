@@ -13,7 +13,7 @@
 #include "common/ids.h"
 #include "worker/ring/beat_monitor.h"
 #include "worker/ring/grpc/ending_streams.h"
-#include "worker/ring/grpc/outgoing_pulse.h"
+#include "worker/ring/grpc/pulse_streams.h"
 #include "worker/ring/grpc/watch_state.h"
 
 namespace ringmaster::ring {

@@ -11,8 +11,8 @@
 
 #include "common/ids.h"
 #include "common/mutex.h"
-#include "worker/ring/grpc/incoming_pulse.h"
 #include "worker/ring/grpc/incoming_stream.h"
+#include "worker/ring/grpc/pulse_streams.h"
 #include "worker/ring/grpc/ring_port.h"
 
 namespace ringmaster::ring {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "worker/ring/grpc/incoming_pulse.h"
+#include "worker/ring/grpc/pulse_streams.h"
 
 namespace ringmaster::ring {
 

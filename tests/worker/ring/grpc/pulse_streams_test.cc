@@ -1,4 +1,4 @@
-#include "worker/ring/grpc/call_queue.h"
+#include "worker/ring/grpc/pulse_streams.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>
