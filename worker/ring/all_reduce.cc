@@ -141,7 +141,7 @@ Status AllReduce::Work(Until until) {
 
 Status AllReduce::Loop(Until until) {
   bool news = false;
-  while (!idle()) {
+  while (!idle() && (until != Until::kFinished || finished_.empty())) {
     // What has come goes first: others wait for it. Then what can be started; then news.
     RING_ASSIGN_OR_RETURN(Arrival arrival, link_->Await(kNoWait));
     if (arrival == Arrival::kNothing) {

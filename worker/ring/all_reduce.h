@@ -36,7 +36,8 @@ struct Context {
 };
 
 struct ReduceOptions {
-  size_t segment_elements = 1 << 17;                      // of one message; a multiple of 256
+  static constexpr size_t kSegmentElements = 1 << 17;
+  size_t segment_elements = kSegmentElements;             // of one message; a multiple of 256
   std::chrono::milliseconds progress_limit{600'000};      // without any frame: DEADLINE_EXCEEDED
   const exact::Kernels* kernels = &exact::BestKernels();  // members may have different ones
 };
@@ -65,11 +66,11 @@ class AllReduce {
                     std::span<const float> own, std::span<float> totals);
 
   // Sends and receives until every bucket that was added is finished; with kNews it also returns
-  // after a Nudge, when there is nothing to do but wait. FAILED_PRECONDITION: a frame that
-  // is not of this round; INVALID_ARGUMENT: a payload that does not fit its blocks; else the link's
-  // errors. Any error ends the link, so that the neighbours learn of it at once. In a ring of one
-  // there is nothing to do.
-  enum class Until : uint8_t { kIdle, kNews };
+  // after a Nudge, when there is nothing to do but wait, with kFinished after any bucket.
+  // FAILED_PRECONDITION: a frame that is not of this round; INVALID_ARGUMENT: a payload that does
+  // not fit its blocks; else the link's errors. Any error ends the link, so that the neighbours
+  // learn of it at once. In a ring of one there is nothing to do.
+  enum class Until : uint8_t { kIdle, kNews, kFinished };
   Status Work(Until until);
   // As of Link: all of this member's part of the round is added, so that it waits for others. Until
   // the next round.

@@ -1,10 +1,10 @@
-// One array of float32 as a step has its gradients: buckets of 1 Mi elements in one round of the
-// ring, each added while those before it are under way. For measurements, which have no model. Ring
-// thread only.
+// One array of float32 as a step has its gradients: buckets in one round of the ring, each added
+// while those before it are under way. For measurements, which have no model. Ring thread only.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,13 +16,14 @@
 
 namespace ringmaster::ring {
 
-// kExact: from float32 to float32, quantizing and all. kIntegers: the ring inside of it alone.
-// kFloat32: plain floats, added in ring order.
+// kExact: from float32 to float32, quantizing and all; of integers there are only those under way.
+// kIntegers: the ring inside of it alone. kFloat32: plain floats, added in ring order.
 enum class ArraySums : uint8_t { kExact, kIntegers, kFloat32 };
 
 class ArrayReduction {
  public:
-  // `members` add up, each one array of the same size. Takes 24 bytes an element.
+  // `members` add up, each one array of the same size. Takes 8 bytes an element and some 16 MiB,
+  // and with kIntegers 8 more.
   ArrayReduction(std::span<const float> own, uint32_t members);
 
   // Of each block, as exact::QuantizeAdd has it. Before the first reduction of integers.
@@ -34,25 +35,28 @@ class ArrayReduction {
   [[nodiscard]] std::span<const exact::Block> blocks() const { return blocks_; }
   // Of the last reduction, 256 a block: what it ended with.
   [[nodiscard]] std::span<const float> reduced() const { return reduced_.span(); }
-  [[nodiscard]] const exact::BlockSums& totals() const { return totals_; }
 
  private:
-  // The blocks of a bucket.
+  // Own integers and totals.
+  struct Integers {
+    explicit Integers(size_t blocks) : own(blocks), totals(blocks) {}
+    exact::BlockSums own, totals;
+  };
+  // The blocks of a bucket, and from where on its integers are.
   struct Part {
-    uint32_t bucket;
-    size_t first, count;
+    size_t first, count, at;
   };
 
-  [[nodiscard]] Part PartOf(uint32_t bucket) const;
-  void Quantize(size_t first, size_t count);
-  Status Add(AllReduce* reduce, const Part& part, ArraySums sums);
+  void Quantize(const Part& part, exact::BlockSums* integers) const;
+  Status Add(AllReduce* reduce, uint32_t bucket, const Part& part, ArraySums sums);
   void Finish(const Part& part);
 
   const uint32_t members_;
   std::vector<exact::Block> blocks_;
   Arena<float> own_, reduced_;
-  exact::BlockSums integers_, totals_;
   std::vector<int> unit_exponents_;
+  std::optional<Integers> window_;  // of kExact: of some buckets, again and again
+  std::optional<Integers> whole_;   // of kIntegers
 };
 
 }  // namespace ringmaster::ring

@@ -43,7 +43,7 @@ class WrongLink : public ForwardingLink {
   }
 };
 
-const SumsPlan kSmallPlan{.elements = {1, 4096, 1'100'003},
+const SumsPlan kSmallPlan{.elements = {1, 4096, 2'200'003},
                           .sums = {ArraySums::kExact, ArraySums::kFloat32},
                           .rounds = 3,
                           .seed = 5};
