@@ -11,7 +11,8 @@ namespace {
 using exact::kBlockElements;
 
 constexpr size_t kBucketBlocks = (size_t{1} << 20) / kBlockElements;
-// Of kExact: of each bucket a member starts one segment, and of a few their integers fit a cache.
+// Of kExact, for each member: it starts one segment of a bucket, and the integers of a few buckets
+// fit a cache.
 constexpr size_t kStartedBlocks = ReduceOptions::kSegmentElements / kBlockElements;
 constexpr size_t kWindow = 6;  // such buckets: more than are under way
 
@@ -45,7 +46,8 @@ Status ArrayReduction::Reduce(AllReduce* reduce, const Context& context, ArraySu
     whole_.emplace(blocks_.size());
     Quantize({0, blocks_.size(), 0}, &whole_->own);
   }
-  const size_t most = sums == ArraySums::kExact ? kStartedBlocks * members_ : kBucketBlocks;
+  const size_t most = sums == ArraySums::kExact ? std::min(kStartedBlocks * members_, kBucketBlocks)
+                                                : kBucketBlocks;
   const size_t buckets = (blocks_.size() + most - 1) / most;
   std::vector<size_t> free;  // places in the window: the one that was left last is in the cache
   if (sums == ArraySums::kExact) {

@@ -22,8 +22,8 @@ enum class ArraySums : uint8_t { kExact, kIntegers, kFloat32 };
 
 class ArrayReduction {
  public:
-  // `members` add up, each one array of the same size. Takes 8 bytes an element and some 16 MiB,
-  // and with kIntegers 8 more.
+  // `members` add up, each one array of the same size. Takes 8 bytes an element and at most
+  // 48 MiB, and with kIntegers 8 bytes more.
   ArrayReduction(std::span<const float> own, uint32_t members);
 
   // Of each block, as exact::QuantizeAdd has it. Before the first reduction of integers.

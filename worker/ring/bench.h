@@ -46,7 +46,7 @@ struct SumsTimes {
 // Every size with every kind of sum: first once to warm up, whose sums are compared with what the
 // seed says that they are, then `rounds` times. As a step has them (ArrayReduction). Errors are
 // AllReduce's; DATA_LOSS: a wrong sum, with its element; CANCELLED: `stop`, between two reductions.
-// Holds 8 bytes an element, and some 16 MiB.
+// Holds 8 bytes an element, and at most 48 MiB.
 [[nodiscard]] StatusOr<std::vector<SumsTimes>> MeasureSums(Link* link, Position position,
                                                            const Context& context,
                                                            const SumsPlan& plan,
