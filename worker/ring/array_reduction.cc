@@ -46,11 +46,11 @@ Status ArrayReduction::Reduce(AllReduce* reduce, const Context& context, ArraySu
     whole_.emplace(blocks_.size());
     Quantize({0, blocks_.size(), 0}, &whole_->own);
   }
-  const size_t most = sums == ArraySums::kExact ? std::min(kStartedBlocks * members_, kBucketBlocks)
-                                                : kBucketBlocks;
+  const bool windowed = sums == ArraySums::kExact;
+  const size_t most = windowed ? std::min(kStartedBlocks * members_, kBucketBlocks) : kBucketBlocks;
   const size_t buckets = (blocks_.size() + most - 1) / most;
   std::vector<size_t> free;  // places in the window: the one that was left last is in the cache
-  if (sums == ArraySums::kExact) {
+  if (windowed) {
     const size_t places = std::min(kWindow, buckets);
     if (!window_) window_.emplace(places * most);
     for (size_t place = places; place-- > 0;) free.push_back(place * most);
@@ -58,11 +58,11 @@ Status ArrayReduction::Reduce(AllReduce* reduce, const Context& context, ArraySu
   std::vector<Part> parts;  // by bucket
   reduce->Begin(context);
   for (size_t done = 0; done < buckets;) {
-    const bool room = sums != ArraySums::kExact || !free.empty();
+    const bool room = !windowed || !free.empty();
     if (parts.size() < buckets && room) {
       const size_t first = parts.size() * most;
       parts.push_back({first, std::min(most, blocks_.size() - first), first});
-      if (sums == ArraySums::kExact) {
+      if (windowed) {
         parts.back().at = free.back();
         free.pop_back();
       }
@@ -77,7 +77,7 @@ Status ArrayReduction::Reduce(AllReduce* reduce, const Context& context, ArraySu
                                              : AllReduce::Until::kFinished));
     for (const uint32_t bucket : reduce->TakeFinished()) {
       ++done;
-      if (sums != ArraySums::kExact) continue;
+      if (!windowed) continue;
       Finish(parts[bucket]);
       free.push_back(parts[bucket].at);
     }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -123,14 +125,17 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// What member `rank` contributes, in units of 2^kUnitExponent: 12 to 20 bits and a sign, blocks of
-// different widths, as gradients have them.
+// What a member contributes, in units of 2^kUnitExponent: 12 to 20 bits and a sign, blocks of
+// different widths, as gradients have them; fewer of many members, so that float32 holds their sum.
 class MadeUp {
  public:
-  MadeUp(uint64_t seed, uint32_t rank) : blocks_(Mix(seed)), own_(Mix(blocks_ + rank + 1)) {}
+  MadeUp(uint64_t seed, Position member)
+      : blocks_(Mix(seed)),
+        own_(Mix(blocks_ + member.rank + 1)),
+        most_(std::numeric_limits<float>::digits - std::bit_width(member.size - 1)) {}
 
   [[nodiscard]] int BitsOf(size_t block) const {
-    return 12 + static_cast<int>(Mix(blocks_ + block) % 9);
+    return std::min(12 + static_cast<int>(Mix(blocks_ + block) % 9), most_);
   }
   // Of an element of a block with so many bits.
   [[nodiscard]] int64_t At(size_t element, int bits) const {
@@ -140,6 +145,7 @@ class MadeUp {
 
  private:
   const uint64_t blocks_, own_;
+  const int most_;  // bits
 };
 
 // One size on one member.
@@ -148,7 +154,7 @@ class Contribution {
   Contribution(size_t elements, Position position, uint64_t seed)
       : position_(position),
         seed_(seed),
-        array_(Draw(elements, MadeUp(seed, position.rank)), position.size) {
+        array_(Draw(elements, MadeUp(seed, position)), position.size) {
     array_.UseUnits(std::vector<int>(array_.blocks().size(), kUnitExponent));
   }
 
@@ -160,7 +166,8 @@ class Contribution {
   // adding in any order is off.
   [[nodiscard]] Status Check(ArraySums sums) const {
     std::vector<MadeUp> members;
-    for (uint32_t rank = 0; rank < position_.size; ++rank) members.emplace_back(seed_, rank);
+    for (uint32_t rank = 0; rank < position_.size; ++rank)
+      members.emplace_back(seed_, Position{rank, position_.size});
     for (size_t b = 0; b < array_.blocks().size(); ++b) {
       const int bits = members.front().BitsOf(b);
       for (size_t i = 0; i < array_.blocks()[b].count; ++i) {
@@ -173,12 +180,10 @@ class Contribution {
         }
         const double got =
             std::ldexp(static_cast<double>(array_.reduced()[element]), -kUnitExponent);
-        // An exact sum is rounded once.
-        const bool right = sums == ArraySums::kExact
-                               ? got == static_cast<double>(static_cast<float>(expected))
-                               : std::abs(got - static_cast<double>(expected)) <=
-                                     std::ldexp(static_cast<double>(sizes) * position_.size, -24);
-        if (!right) {
+        const double allowed = sums == ArraySums::kExact
+                                   ? 0
+                                   : std::ldexp(static_cast<double>(sizes) * position_.size, -24);
+        if (!(std::abs(got - static_cast<double>(expected)) <= allowed)) {
           return Wrong(element, got, expected);
         }
       }
