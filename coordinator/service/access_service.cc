@@ -82,11 +82,11 @@ Status AccessService::Restore() {
 }
 
 grpc::ServerUnaryReactor* AccessService::AnswerNow(grpc::CallbackServerContext* context,
-                                                   const char* method, const Answer& answer) {
+                                                   const char* method, Answer answer) {
   return hands_.calls->Answer(context, {method, CallKind::kShort},
-                              [&answer](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
-                                const Refusal refusal = answer(caller);
-                                reactor->Finish(ToGrpc(refusal.status, refusal.word));
+                              [answer = std::move(answer)](UnaryCall* call) {
+                                const Refusal refusal = answer(call->caller());
+                                call->Finish(ToGrpc(refusal.status, refusal.word));
                               });
 }
 
@@ -96,8 +96,9 @@ grpc::ServerUnaryReactor* AccessService::AnswerOnLoop(grpc::CallbackServerContex
                                                       Answer answer) {
   return hands_.calls->Answer(
       context, {method, CallKind::kShort},
-      [this, method, bytes, &answer](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
-        const Status taken = hands_.run(bytes, [this, method, reactor, caller, answer] {
+      [this, method, bytes, answer = std::move(answer)](UnaryCall* call) {
+        const Status taken = hands_.run(bytes, [this, method, call, answer] {
+          const Caller& caller = call->caller();
           Refusal answered = Check(*access_.identities(), caller);
           if (answered.status.ok()) {
             answered = answer(caller);
@@ -109,11 +110,11 @@ grpc::ServerUnaryReactor* AccessService::AnswerOnLoop(grpc::CallbackServerContex
             refused.set_result(answered.word);
             access_.NoteRefusal(refused, hands_.now());
           }
-          reactor->Finish(ToGrpc(answered.status, answered.word));
+          call->Finish(ToGrpc(answered.status, answered.word));
         });
         if (taken.ok()) return;
         const Refusal refusal = NotTaken(taken);
-        reactor->Finish(ToGrpc(refusal.status, refusal.word));
+        call->Finish(ToGrpc(refusal.status, refusal.word));
       });
 }
 

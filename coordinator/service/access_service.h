@@ -104,7 +104,7 @@ class AccessService final : public v1::Access::CallbackService {
   // What a call does once it is known who makes it.
   using Answer = std::function<Refusal(const Caller& caller)>;
   grpc::ServerUnaryReactor* AnswerNow(grpc::CallbackServerContext* context, const char* method,
-                                      const Answer& answer);
+                                      Answer answer);
   grpc::ServerUnaryReactor* AnswerOnLoop(grpc::CallbackServerContext* context, const char* method,
                                          size_t bytes, Answer answer);
   [[nodiscard]] Refusal Sign(const Grant& grant, const std::string& signing_request,

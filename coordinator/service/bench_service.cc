@@ -11,13 +11,13 @@ namespace ringmaster::coordinator {
 namespace {
 
 // Lives until gRPC is done with it: it holds itself until then.
-class BenchCall : public grpc::ServerUnaryReactor,
+class BenchCall : public CountedCall<grpc::ServerUnaryReactor>,
                   public BenchCallback,
                   public std::enable_shared_from_this<BenchCall> {
  public:
   BenchCall(ControlLoop& control, BenchTable& benches, v1::AllReduceReport& response,
             std::shared_ptr<OpenCall> call)
-      : control_(control), benches_(benches), response_(response), call_(std::move(call)) {}
+      : CountedCall(std::move(call)), control_(control), benches_(benches), response_(response) {}
 
   void Begin(const v1::AllReduceRequest& request) {
     self_ = shared_from_this();
@@ -57,7 +57,6 @@ class BenchCall : public grpc::ServerUnaryReactor,
   ControlLoop& control_;
   BenchTable& benches_;
   v1::AllReduceReport& response_;
-  const std::shared_ptr<OpenCall> call_;
   std::shared_ptr<BenchCall> self_;
   std::optional<BenchId> id_;
 

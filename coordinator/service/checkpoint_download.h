@@ -16,11 +16,11 @@
 
 namespace ringmaster::coordinator {
 
-class CheckpointDownload : public grpc::ServerWriteReactor<v1::FilePiece>,
+class CheckpointDownload : public CountedCall<grpc::ServerWriteReactor<v1::FilePiece>>,
                            public std::enable_shared_from_this<CheckpointDownload> {
  public:
   CheckpointDownload(Loop& disk, v1::CheckpointRef ref, std::shared_ptr<OpenCall> call)
-      : disk_(disk), ref_(std::move(ref)), call_(std::move(call)) {}
+      : CountedCall(std::move(call)), disk_(disk), ref_(std::move(ref)) {}
 
   // Asks whether it may, and goes on, or ends with an error, when that is answered: once, on any
   // thread, at once or later.
@@ -42,7 +42,6 @@ class CheckpointDownload : public grpc::ServerWriteReactor<v1::FilePiece>,
 
   Loop& disk_;
   const v1::CheckpointRef ref_;
-  const std::shared_ptr<OpenCall> call_;
   std::shared_ptr<CheckpointDownload> self_;
   // One of disk thread and pending write at a time.
   std::unique_ptr<CheckpointReader> reader_;

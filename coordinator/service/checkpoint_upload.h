@@ -24,7 +24,7 @@
 
 namespace ringmaster::coordinator {
 
-class CheckpointUploadCall : public grpc::ServerReadReactor<v1::CheckpointUpload>,
+class CheckpointUploadCall : public CountedCall<grpc::ServerReadReactor<v1::CheckpointUpload>>,
                              public UploadCall,
                              public std::enable_shared_from_this<CheckpointUploadCall> {
  public:
@@ -37,7 +37,7 @@ class CheckpointUploadCall : public grpc::ServerReadReactor<v1::CheckpointUpload
   };
   CheckpointUploadCall(const Hands& hands, v1::CheckpointReceipt& receipt,
                        std::shared_ptr<OpenCall> call)
-      : hands_(hands), receipt_(receipt), call_(std::move(call)) {}
+      : CountedCall(std::move(call)), hands_(hands), receipt_(receipt) {}
 
   void Begin();
 
@@ -63,7 +63,6 @@ class CheckpointUploadCall : public grpc::ServerReadReactor<v1::CheckpointUpload
 
   const Hands hands_;
   v1::CheckpointReceipt& receipt_;
-  const std::shared_ptr<OpenCall> call_;
   std::shared_ptr<CheckpointUploadCall> self_;
 
   // One of gRPC and disk thread at a time.

@@ -18,12 +18,12 @@ namespace ringmaster::coordinator {
 
 [[nodiscard]] grpc::Status NoSuchJob(const std::string& job_id);
 
-class JobWatch : public grpc::ServerWriteReactor<v1::JobStatus>,
+class JobWatch : public CountedCall<grpc::ServerWriteReactor<v1::JobStatus>>,
                  public StatusBoard::Listener,
                  public std::enable_shared_from_this<JobWatch> {
  public:
   JobWatch(StatusBoard& board, std::string job_id, std::shared_ptr<OpenCall> call)
-      : board_(board), job_id_(std::move(job_id)), call_(std::move(call)) {}
+      : CountedCall(std::move(call)), board_(board), job_id_(std::move(job_id)) {}
 
   void Begin();
   void OnChange() override;
@@ -41,7 +41,6 @@ class JobWatch : public grpc::ServerWriteReactor<v1::JobStatus>,
 
   StatusBoard& board_;
   const std::string job_id_;
-  const std::shared_ptr<OpenCall> call_;
   std::shared_ptr<JobWatch> self_;
 
   Mutex mu_;

@@ -66,15 +66,16 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
                                               const v1::SubmitRequest* request,
                                               v1::SubmitResponse* response) {
   return calls_.Answer(context, {"Jobs/Submit", CallKind::kSubmission},
-                       [&](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
+                       [this, request, response](UnaryCall* call) {
                          using Sources = SubmitAsked::Sources;
+                         const Caller& caller = call->caller();
                          const Sources sources =
                              caller.role == v1::ROLE_ADMIN ? Sources::kEverybodys : Sources::kOwn;
                          control_.Ask(SubmitAsked{*request, caller.ToString(), sources},
-                                      [reactor, response](const Reply& reply) {
+                                      [call, response](const Reply& reply) {
                                         response->set_job_id(reply.job_id);
                                         response->set_existed(reply.existed);
-                                        reactor->Finish(StatusOf(reply));
+                                        call->Finish(StatusOf(reply));
                                       });
                        });
 }
@@ -97,35 +98,32 @@ grpc::ServerUnaryReactor* JobsService::Remove(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* JobsService::AskOfOwn(
     grpc::CallbackServerContext* context, const char* method, const std::string& job_id,
     const std::function<Event(const Caller& caller)>& event) {
-  return calls_.Answer(context, {method, CallKind::kShort},
-                       [&](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
-                         const StatusBoard::View view = board_.Find(job_id);
-                         if (!view) return reactor->Finish(NoSuchJob(job_id));
-                         if (const grpc::Status own = CheckOwn(caller, view->status); !own.ok()) {
-                           return reactor->Finish(own);
-                         }
-                         control_.Ask(event(caller), [reactor](const Reply& reply) {
-                           reactor->Finish(StatusOf(reply));
-                         });
-                       });
+  return calls_.Answer(context, {method, CallKind::kShort}, [this, job_id, event](UnaryCall* call) {
+    const StatusBoard::View view = board_.Find(job_id);
+    if (!view) return call->Finish(NoSuchJob(job_id));
+    if (const grpc::Status own = CheckOwn(call->caller(), view->status); !own.ok()) {
+      return call->Finish(own);
+    }
+    control_.Ask(event(call->caller()),
+                 [call](const Reply& reply) { call->Finish(StatusOf(reply)); });
+  });
 }
 
 grpc::ServerUnaryReactor* JobsService::List(grpc::CallbackServerContext* context,
                                             const v1::ListRequest*, v1::ListResponse* response) {
-  return calls_.Answer(context, {"Jobs/List", CallKind::kShort},
-                       [&](grpc::ServerUnaryReactor* reactor, const Caller&) {
-                         *response = board_.List(kMaxListBytes);
-                         reactor->Finish(grpc::Status::OK);
-                       });
+  return calls_.Answer(context, {"Jobs/List", CallKind::kShort}, [this, response](UnaryCall* call) {
+    *response = board_.List(kMaxListBytes);
+    call->Finish(grpc::Status::OK);
+  });
 }
 
 grpc::ServerUnaryReactor* JobsService::AnswerOfJob(
     grpc::CallbackServerContext* context, const Method& method, const std::string& job_id,
     const std::function<void(const JobView&)>& answer) {
-  return calls_.Answer(context, method, [&](grpc::ServerUnaryReactor* reactor, const Caller&) {
+  return calls_.Answer(context, method, [this, job_id, answer](UnaryCall* call) {
     const StatusBoard::View view = board_.Find(job_id);
     if (view) answer(*view);
-    reactor->Finish(view ? grpc::Status::OK : NoSuchJob(job_id));
+    call->Finish(view ? grpc::Status::OK : NoSuchJob(job_id));
   });
 }
 
@@ -138,14 +136,13 @@ grpc::ServerUnaryReactor* JobsService::Get(grpc::CallbackServerContext* context,
 grpc::ServerUnaryReactor* JobsService::GetGraph(grpc::CallbackServerContext* context,
                                                 const v1::GetRequest* request,
                                                 v1::Graph* response) {
-  return calls_.Answer(context, {"Jobs/GetGraph", CallKind::kShort},
-                       [&](grpc::ServerUnaryReactor* reactor, const Caller&) {
-                         control_.Ask(GraphAsked{JobId(request->job_id())},
-                                      [reactor, response](const Reply& reply) {
-                                        *response = reply.graph;
-                                        reactor->Finish(StatusOf(reply));
-                                      });
-                       });
+  return calls_.Answer(
+      context, {"Jobs/GetGraph", CallKind::kShort}, [this, request, response](UnaryCall* call) {
+        control_.Ask(GraphAsked{JobId(request->job_id())}, [call, response](const Reply& reply) {
+          *response = reply.graph;
+          call->Finish(StatusOf(reply));
+        });
+      });
 }
 
 grpc::ServerWriteReactor<v1::JobStatus>* JobsService::Watch(grpc::CallbackServerContext* context,
@@ -186,22 +183,21 @@ grpc::ServerUnaryReactor* JobsService::GetMetrics(grpc::CallbackServerContext* c
                                                   const v1::GetMetricsRequest* request,
                                                   v1::GetMetricsResponse* response) {
   return calls_.Answer(
-      context, {"Jobs/GetMetrics", CallKind::kShort},
-      [&](grpc::ServerUnaryReactor* reactor, const Caller&) {
+      context, {"Jobs/GetMetrics", CallKind::kShort}, [this, request, response](UnaryCall* call) {
         const bool known = request->series() == v1::METRIC_SERIES_EPOCHS ||
                            request->series() == v1::METRIC_SERIES_STEPS;
         if (!board_.Find(request->job_id()) || !known) {
-          return reactor->Finish(
+          return call->Finish(
               known ? NoSuchJob(request->job_id())
                     : ToGrpc(InvalidArgument("series: expected METRIC_SERIES_EPOCHS or "
                                              "METRIC_SERIES_STEPS, got {}",
                                              static_cast<int>(request->series())),
                              "INVALID_REQUEST"));
         }
-        control_.ReadMetrics(*request, [reactor, response](const ControlLoop::Metrics& metrics) {
+        control_.ReadMetrics(*request, [call, response](const ControlLoop::Metrics& metrics) {
           if (metrics.ok()) *response = *metrics;
           const bool busy = absl::IsResourceExhausted(metrics.status());
-          reactor->Finish(ToGrpc(metrics.status(), busy ? "OVERLOADED" : "STORE_UNAVAILABLE"));
+          call->Finish(ToGrpc(metrics.status(), busy ? "OVERLOADED" : "STORE_UNAVAILABLE"));
         });
       });
 }
@@ -222,11 +218,11 @@ grpc::ServerUnaryReactor* JobsService::DrainWorker(grpc::CallbackServerContext* 
                                                    const v1::DrainWorkerRequest* request,
                                                    v1::DrainWorkerResponse* response) {
   return calls_.Answer(context, {"Jobs/DrainWorker", CallKind::kShort},
-                       [&](grpc::ServerUnaryReactor* reactor, const Caller&) {
+                       [this, request, response](UnaryCall* call) {
                          control_.Ask(DrainAsked{request->worker(), request->resume()},
-                                      [reactor, response](const Reply& reply) {
+                                      [call, response](const Reply& reply) {
                                         response->set_job_id(reply.job_id);
-                                        reactor->Finish(StatusOf(reply));
+                                        call->Finish(StatusOf(reply));
                                       });
                        });
 }
@@ -235,8 +231,7 @@ grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* 
                                                    const v1::ListWorkersRequest*,
                                                    v1::ListWorkersResponse* response) {
   return calls_.Answer(
-      context, {"Jobs/ListWorkers", CallKind::kShort},
-      [&](grpc::ServerUnaryReactor* reactor, const Caller&) {
+      context, {"Jobs/ListWorkers", CallKind::kShort}, [this, response](UnaryCall* call) {
         *response = board_.Workers(kMaxListBytes);
         const auto now = std::chrono::system_clock::now().time_since_epoch();
         v1::CoordinatorFigures& own = *response->mutable_coordinator();
@@ -244,7 +239,7 @@ grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* 
         if (const auto free = FreeBytes(data_dir_)) own.set_data_free(*free);
         control_.waits().Show(own);
         own.set_unix_ms(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
-        reactor->Finish(grpc::Status::OK);
+        call->Finish(grpc::Status::OK);
       });
 }
 
@@ -263,7 +258,7 @@ grpc::ServerUnaryReactor* JobsService::VerifyCheckpoints(
     v1::VerifyCheckpointsResponse* response) {
   return calls_.Answer(
       context, {"Jobs/VerifyCheckpoints", CallKind::kLasting},
-      [&](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
+      [this, context, request, response](UnaryCall* call) {
         const StatusBoard::View view = board_.Find(request->job_id());
         std::vector<v1::CheckpointRef> refs;
         if (view) {
@@ -271,11 +266,11 @@ grpc::ServerUnaryReactor* JobsService::VerifyCheckpoints(
                                      : view->checkpoints;
         }
         if (!view || (request->has_step() && refs.empty())) {
-          return reactor->Finish(view ? NoSuchStep(request->job_id(), request->step())
-                                      : NoSuchJob(request->job_id()));
+          return call->Finish(view ? NoSuchStep(request->job_id(), request->step())
+                                   : NoSuchJob(request->job_id()));
         }
-        if (const grpc::Status own = CheckOwn(caller, view->status); !own.ok()) {
-          return reactor->Finish(own);
+        if (const grpc::Status own = CheckOwn(call->caller(), view->status); !own.ok()) {
+          return call->Finish(own);
         }
         CheckpointCheck::Hearer hearer;
         hearer.tell = [refs, response](size_t index, const CheckpointCheck::Verdict& verdict) {
@@ -285,9 +280,7 @@ grpc::ServerUnaryReactor* JobsService::VerifyCheckpoints(
           return CheckpointCheck::Next::kGoOn;
         };
         hearer.wanted = [context] { return !context->IsCancelled(); };
-        hearer.end = [reactor](const Status& status) {
-          reactor->Finish(ToGrpc(status, "UNAVAILABLE"));
-        };
+        hearer.end = [call](const Status& status) { call->Finish(ToGrpc(status, "UNAVAILABLE")); };
         CheckpointCheck::Begin(disk_, refs, std::move(hearer));
       });
 }

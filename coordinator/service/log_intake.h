@@ -46,11 +46,11 @@ class LogIntakes {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-class LogIntake : public grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>,
+class LogIntake : public CountedCall<grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>>,
                   public std::enable_shared_from_this<LogIntake> {
  public:
   LogIntake(const LogIntakes::Hands& hands, std::shared_ptr<OpenCall> call)
-      : hands_(hands), call_(std::move(call)) {}
+      : CountedCall(std::move(call)), hands_(hands) {}
 
   void Begin();
   // It has been open for so long, and never showed whose it is.
@@ -73,7 +73,6 @@ class LogIntake : public grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>,
   void Acknowledge(uint64_t number);
 
   const LogIntakes::Hands hands_;
-  const std::shared_ptr<OpenCall> call_;
   const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
   std::atomic<bool> spoke_{false};
   std::shared_ptr<LogIntake> self_;

@@ -22,7 +22,7 @@
 
 namespace ringmaster::coordinator {
 
-class LogStream : public grpc::ServerWriteReactor<v1::LogLine>,
+class LogStream : public CountedCall<grpc::ServerWriteReactor<v1::LogLine>>,
                   public StatusBoard::Listener,
                   public std::enable_shared_from_this<LogStream> {
  public:
@@ -33,9 +33,9 @@ class LogStream : public grpc::ServerWriteReactor<v1::LogLine>,
   };
   // The job exists.
   LogStream(const Hands& hands, v1::LogsRequest request, std::shared_ptr<OpenCall> call)
-      : hands_(hands),
+      : CountedCall(std::move(call)),
+        hands_(hands),
         request_(std::move(request)),
-        call_(std::move(call)),
         reader_(hands.folder, request_.job_id(), request_.worker()) {}
 
   void Begin();
@@ -61,7 +61,6 @@ class LogStream : public grpc::ServerWriteReactor<v1::LogLine>,
 
   const Hands hands_;
   const v1::LogsRequest request_;
-  const std::shared_ptr<OpenCall> call_;
   std::shared_ptr<LogStream> self_;
 
   // One of logs thread and pending write.

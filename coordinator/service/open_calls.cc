@@ -15,6 +15,9 @@ namespace {
 constexpr size_t kMostSubmissions = 100, kMostCalls = 500;
 constexpr std::chrono::seconds kSpan{10};
 
+// Of one identity, of all kinds and in all stages: streams that ended have no bound of their own.
+constexpr size_t kMostOpen = 512;
+
 struct Bound {
   size_t most;
   const char* what;
@@ -44,20 +47,6 @@ Refusal TooMany(const std::string& message) {
   return {Error(absl::StatusCode::kResourceExhausted, "{}", message), "TOO_MANY"};
 }
 
-// Counts until gRPC is done with it.
-class Answering final : public grpc::ServerUnaryReactor {
- public:
-  explicit Answering(std::shared_ptr<OpenCall> call) : call_(std::move(call)) {}
-  [[nodiscard]] const Caller& caller() const { return call_->caller(); }
-
- private:
-  void OnDone() override {
-    call_->Leave();
-    delete this;  // gRPC decides its lifetime
-  }
-  const std::shared_ptr<OpenCall> call_;
-};
-
 }  // namespace
 
 void OpenCall::Cancel() {
@@ -79,6 +68,10 @@ void OpenCall::Cut(const std::string& reason) {
   cut ? cut(reason) : Cancel();
 }
 
+void OpenCall::SetAnswered() {
+  if (caller_.identity) calls_->SetAnswered(*this);
+}
+
 void OpenCall::Leave() {
   {
     MutexLock lock(mu_);
@@ -86,7 +79,12 @@ void OpenCall::Leave() {
     context_ = nullptr;
     cut_ = nullptr;
   }
-  if (caller_.identity) calls_->Remove(this);
+  if (caller_.identity) calls_->Remove(*this);
+}
+
+void UnaryCall::OnDone() {
+  call_->Leave();
+  delete this;  // gRPC decides its lifetime
 }
 
 OpenCalls::OpenCalls(Hands hands)
@@ -112,6 +110,11 @@ OpenCalls::Entry OpenCalls::Enter(grpc::CallbackServerContext* context, const Me
   return {std::move(passage.refusal), nullptr};
 }
 
+size_t OpenCalls::CountBut(Stage left_out, CallKind kind, const CallsOfOne& open) {
+  return static_cast<size_t>(std::ranges::count_if(
+      open, [&](const Open& one) { return one.raw->kind() == kind && one.stage != left_out; }));
+}
+
 Refusal OpenCalls::Count(const std::shared_ptr<OpenCall>& call, const Method& method) {
   const std::string who = call->caller().ToString();
   const Bound bound = BoundOf(method.kind);
@@ -119,14 +122,16 @@ Refusal OpenCalls::Count(const std::shared_ptr<OpenCall>& call, const Method& me
   const UnixTime now = hands_.now();
   MutexLock lock(mu_);
   CallsOfOne& open = open_[*call->caller().identity];
-  const auto same = std::count_if(open.begin(), open.end(), [&](const auto& other) {
-    return other.first->kind() == method.kind;
-  });
-  if (static_cast<size_t>(same) >= bound.most) {
+  const size_t same = CountBut(Stage::kAnswered, method.kind, open);
+  if (same >= bound.most) {
     return TooMany(
         fmt::format("{} has {} {} open, the most that one identity may have at a time; "
                     "end one, or wait until one has ended",
                     who, same, bound.what));
+  }
+  if (open.size() >= kMostOpen) {
+    return TooMany(fmt::format("{} has {} calls under way, most of them ended; take their ends",
+                               who, open.size()));
   }
   Allowance& allowance = submits ? submitted_ : called_;
   if (!allowance.Take(who, now)) {
@@ -136,30 +141,62 @@ Refusal OpenCalls::Count(const std::shared_ptr<OpenCall>& call, const Method& me
                     who, submits ? kMostSubmissions : kMostCalls, submits ? "submissions" : "calls",
                     kSpan.count()));
   }
-  open.emplace(call.get(), call);
+  open.push_back({call.get(), call, Stage::kServed, {}});
   return {};
 }
 
-void OpenCalls::Remove(const OpenCall* call) {
+bool OpenCalls::Wait(const OpenCall& call, std::function<void()> serve) {
+  if (!call.caller().identity) return false;
   MutexLock lock(mu_);
-  const auto of_one = open_.find(*call->caller().identity);
+  CallsOfOne& open = open_[*call.caller().identity];
+  if (CountBut(Stage::kWaiting, call.kind(), open) <= BoundOf(call.kind()).most) return false;
+  Open& waiting = *std::ranges::find(open, &call, &Open::raw);
+  waiting.stage = Stage::kWaiting;
+  waiting.serve = std::move(serve);
+  return true;
+}
+
+void OpenCalls::SetAnswered(const OpenCall& call) {
+  MutexLock lock(mu_);
+  const auto of_one = open_.find(*call.caller().identity);
   if (of_one == open_.end()) return;
-  of_one->second.erase(call);
-  if (of_one->second.empty()) open_.erase(of_one);
+  const auto open = std::ranges::find(of_one->second, &call, &Open::raw);
+  if (open != of_one->second.end()) open->stage = Stage::kAnswered;
+}
+
+void OpenCalls::Remove(const OpenCall& call) {
+  std::function<void()> serve;
+  {
+    MutexLock lock(mu_);
+    const auto of_one = open_.find(*call.caller().identity);
+    if (of_one == open_.end()) return;
+    CallsOfOne& open = of_one->second;
+    std::erase_if(open, [&](const Open& one) { return one.raw == &call; });
+    const auto next = std::ranges::find_if(open, [&](const Open& one) {
+      return one.raw->kind() == call.kind() && one.stage == Stage::kWaiting;
+    });
+    if (next != open.end() &&
+        CountBut(Stage::kWaiting, call.kind(), open) < BoundOf(call.kind()).most) {
+      next->stage = Stage::kServed;
+      serve = std::exchange(next->serve, {});
+    }
+    if (open.empty()) open_.erase(of_one);
+  }
+  if (serve) serve();
 }
 
 grpc::ServerUnaryReactor* OpenCalls::Answer(grpc::CallbackServerContext* context,
-                                            const Method& method, const Serve& serve) {
+                                            const Method& method, Serve serve) {
   Entry entry = Enter(context, method);
   if (entry.call == nullptr) {
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
     reactor->Finish(ToGrpc(entry.refusal.status, entry.refusal.word));
     return reactor;
   }
-  // `serve` may have finished it when it returns; gRPC is done with it only behind that.
-  auto* const reactor = new Answering(std::move(entry.call));
-  serve(reactor, reactor->caller());
-  return reactor;
+  // It may be finished when `serve` returns; gRPC is done with it only behind that.
+  auto* const call = new UnaryCall(entry.call);
+  if (!Wait(*entry.call, [call, serve] { serve(call); })) serve(call);
+  return call;
 }
 
 void OpenCalls::Cut(const IdentityName& identity, const std::string& reason) {
@@ -168,8 +205,8 @@ void OpenCalls::Cut(const IdentityName& identity, const std::string& reason) {
     MutexLock lock(mu_);
     const auto of_one = open_.find(identity);
     if (of_one == open_.end()) return;
-    for (const auto& [raw, weak] : of_one->second) {
-      if (auto call = weak.lock(); call != nullptr) calls.push_back(std::move(call));
+    for (const Open& open : of_one->second) {
+      if (auto call = open.call.lock(); call != nullptr) calls.push_back(std::move(call));
     }
   }
   for (const auto& call : calls) {

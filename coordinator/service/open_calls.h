@@ -3,17 +3,28 @@
 // without TLS has no identity: an administrator of this host, whose calls nobody counts. Owned by
 // the daemon; thread-safe. It knows methods by what they cost alone; who may call which is the
 // gate's.
+//
+// An answer takes room until gRPC has sent it, which the caller may know before we do. So a call
+// with one answer is
+//
+//   waiting -> served -> answered -> gone
+//
+// : of waiting and served ones an identity may have so many, or it is refused; served and answered
+// ones are never more than that, and who finds them so many waits. Whoever calls one after the
+// other is thus never refused, and answers that nobody takes are no more than calls.
 #pragma once
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/mutex.h"
 #include "coordinator/access/allowance.h"
@@ -57,6 +68,8 @@ class OpenCall : public std::enable_shared_from_this<OpenCall> {
   // What Cut does instead of Cancel.
   void SetCut(std::function<void(const std::string& reason)> cut);
   void Cut(const std::string& reason);
+  // It is answered: to be called before its caller can know that.
+  void SetAnswered();
   // It counts no more, and its context is touched no more: to be called before gRPC frees that.
   void Leave();
 
@@ -71,23 +84,51 @@ class OpenCall : public std::enable_shared_from_this<OpenCall> {
   std::function<void(const std::string&)> cut_ ABSL_GUARDED_BY(mu_);
 };
 
-// A call of gRPC's `Reactor` that is refused before anything is read or written; `call` where it
-// was entered.
+// A call of gRPC's `Reactor` that is counted. Whoever derives from it leaves `call_` in OnDone.
 template <typename Reactor>
-class RefusedCall : public Reactor {
+class CountedCall : public Reactor {
+ public:
+  explicit CountedCall(std::shared_ptr<OpenCall> call) : call_(std::move(call)) {}
+
+ protected:
+  // In place of the Reactor's.
+  void Finish(const grpc::Status& status) {
+    if (call_) call_->SetAnswered();
+    Reactor::Finish(status);
+  }
+
+  const std::shared_ptr<OpenCall> call_;  // null: it was refused before it was one
+};
+
+// One that is refused before anything is read or written; `call` where it was entered.
+template <typename Reactor>
+class RefusedCall final : public CountedCall<Reactor> {
  public:
   explicit RefusedCall(const grpc::Status& status, std::shared_ptr<OpenCall> call = nullptr)
-      : call_(std::move(call)) {
+      : CountedCall<Reactor>(std::move(call)) {
     this->Finish(status);
   }
 
  private:
   void OnDone() override {
-    if (call_) call_->Leave();
+    if (this->call_) this->call_->Leave();
     delete this;  // gRPC decides its lifetime
   }
+};
 
-  const std::shared_ptr<OpenCall> call_;
+// One with one answer.
+class UnaryCall final : private CountedCall<grpc::ServerUnaryReactor> {
+ public:
+  UnaryCall(const UnaryCall&) = delete;
+  UnaryCall& operator=(const UnaryCall&) = delete;
+  [[nodiscard]] const Caller& caller() const { return call_->caller(); }
+  // Once. Behind it nothing of the call may be touched: not its request, nor this.
+  using CountedCall::Finish;
+
+ private:
+  friend class OpenCalls;
+  using CountedCall::CountedCall;
+  void OnDone() override;
 };
 
 class OpenCalls {
@@ -108,10 +149,11 @@ class OpenCalls {
   };
   [[nodiscard]] Entry Enter(grpc::CallbackServerContext* context, const Method& method);
 
-  // One with one answer: `serve` finishes the reactor, now or later, unless it was refused.
-  using Serve = std::function<void(grpc::ServerUnaryReactor* reactor, const Caller& caller)>;
+  // One with one answer: `serve` finishes it, now or later, unless it was refused. It runs at once,
+  // or on another thread when the caller has answers under way.
+  using Serve = std::function<void(UnaryCall* call)>;
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const Method& method,
-                                   const Serve& serve);
+                                   Serve serve);
 
   // Ends those of this identity that last. Who enters from now on asks `caller_of` itself.
   void Cut(const IdentityName& identity, const std::string& reason);
@@ -120,10 +162,22 @@ class OpenCalls {
 
  private:
   friend class OpenCall;
-  using CallsOfOne = std::map<const OpenCall*, std::weak_ptr<OpenCall>>;
+  enum class Stage : uint8_t { kWaiting, kServed, kAnswered };
+  struct Open {
+    const OpenCall* raw;
+    std::weak_ptr<OpenCall> call;
+    Stage stage;
+    std::function<void()> serve;  // while it waits
+  };
+  using CallsOfOne = std::vector<Open>;  // in the order in which they came
 
+  [[nodiscard]] static size_t CountBut(Stage left_out, CallKind kind, const CallsOfOne& open);
   [[nodiscard]] Refusal Count(const std::shared_ptr<OpenCall>& call, const Method& method);
-  void Remove(const OpenCall* call);
+  // False: it need not wait.
+  [[nodiscard]] bool Wait(const OpenCall& call, std::function<void()> serve);
+  void SetAnswered(const OpenCall& call);
+  // Serves who waits for its room.
+  void Remove(const OpenCall& call);
 
   const Hands hands_;
 

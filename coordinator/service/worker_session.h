@@ -22,14 +22,15 @@
 
 namespace ringmaster::coordinator {
 
-class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>,
-                      public SessionStream,
-                      public std::enable_shared_from_this<WorkerSession> {
+class WorkerSession
+    : public CountedCall<grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>>,
+      public SessionStream,
+      public std::enable_shared_from_this<WorkerSession> {
  public:
   // A worker that has a certificate may attach with its name alone.
   WorkerSession(ControlLoop& control, SessionTable& table, grpc::CallbackServerContext& context,
                 std::shared_ptr<OpenCall> call)
-      : control_(control), table_(table), context_(context), call_(std::move(call)) {}
+      : CountedCall(std::move(call)), control_(control), table_(table), context_(context) {}
 
   // Enters the table and begins to read, or ends the call.
   void Begin();
@@ -55,7 +56,6 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coor
   ControlLoop& control_;
   SessionTable& table_;
   grpc::CallbackServerContext& context_;
-  const std::shared_ptr<OpenCall> call_;
   SessionId session_{};
 
   v1::WorkerMessage incoming_;  // one read at a time

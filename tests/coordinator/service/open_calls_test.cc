@@ -2,10 +2,13 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstddef>
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 #include <thread>
@@ -26,9 +29,9 @@ IdentityName Eva() { return {IdentityKind::kUser, "eva"}; }
 IdentityName Max() { return {IdentityKind::kUser, "max"}; }
 
 // Says something, and lasts until it is cancelled.
-class Endless : public grpc::ServerWriteReactor<v1::JobStatus> {
+class Endless : public CountedCall<grpc::ServerWriteReactor<v1::JobStatus>> {
  public:
-  explicit Endless(std::shared_ptr<OpenCall> call) : call_(std::move(call)) {
+  explicit Endless(std::shared_ptr<OpenCall> call) : CountedCall(std::move(call)) {
     StartWrite(&message_);
   }
 
@@ -38,41 +41,43 @@ class Endless : public grpc::ServerWriteReactor<v1::JobStatus> {
     call_->Leave();
     delete this;
   }
-  const std::shared_ptr<OpenCall> call_;
   const v1::JobStatus message_;
 };
 
-class AtOnce : public grpc::ServerWriteReactor<v1::JobStatus> {
- public:
-  explicit AtOnce(const Refusal& refusal) { Finish(ToGrpc(refusal.status, refusal.word)); }
-  void OnDone() override { delete this; }
-};
+using AtOnce = RefusedCall<grpc::ServerWriteReactor<v1::JobStatus>>;
 
-// Watches without end; a Get is answered when Release says so, a Submit at once.
+// Watches without end, but of the job `over`; a Get is answered when Release says so, a Why and a
+// Submit at once.
 class Doors final : public v1::Jobs::CallbackService {
  public:
   explicit Doors(OpenCalls* calls) : calls_(*calls) {}
 
   grpc::ServerWriteReactor<v1::JobStatus>* Watch(grpc::CallbackServerContext* context,
-                                                 const v1::WatchRequest*) override {
+                                                 const v1::WatchRequest* request) override {
     OpenCalls::Entry entry = calls_.Enter(context, {"Jobs/Watch", CallKind::kLasting});
-    if (entry.call == nullptr) return new AtOnce(entry.refusal);
+    const Refusal& refusal = entry.refusal;
+    if (entry.call == nullptr) return new AtOnce(ToGrpc(refusal.status, refusal.word));
+    if (request->job_id() == "over") return new AtOnce(grpc::Status::OK, std::move(entry.call));
     return new Endless(std::move(entry.call));
   }
   grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context, const v1::GetRequest*,
                                 v1::JobStatus*) override {
-    return calls_.Answer(context, {"Jobs/Get", CallKind::kShort},
-                         [this](grpc::ServerUnaryReactor* reactor, const Caller&) {
-                           MutexLock lock(mu_);
-                           held_.push_back(reactor);
-                         });
+    return calls_.Answer(context, {"Jobs/Get", CallKind::kShort}, [this](UnaryCall* call) {
+      MutexLock lock(mu_);
+      held_.push_back(call);
+    });
+  }
+  grpc::ServerUnaryReactor* Why(grpc::CallbackServerContext* context, const v1::WhyRequest*,
+                                v1::WhyResponse*) override {
+    return calls_.Answer(context, {"Jobs/Why", CallKind::kShort},
+                         [](UnaryCall* call) { call->Finish(grpc::Status::OK); });
   }
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest*,
                                    v1::SubmitResponse* response) override {
     return calls_.Answer(context, {"Jobs/Submit", CallKind::kSubmission},
-                         [response](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
-                           response->set_job_id(caller.ToString());
-                           reactor->Finish(grpc::Status::OK);
+                         [response](UnaryCall* call) {
+                           response->set_job_id(call->caller().ToString());
+                           call->Finish(grpc::Status::OK);
                          });
   }
   size_t held() {
@@ -81,15 +86,13 @@ class Doors final : public v1::Jobs::CallbackService {
   }
   void Release() {
     MutexLock lock(mu_);
-    for (grpc::ServerUnaryReactor* const reactor : std::exchange(held_, {})) {
-      reactor->Finish(grpc::Status::OK);
-    }
+    for (UnaryCall* const call : std::exchange(held_, {})) call->Finish(grpc::Status::OK);
   }
 
  private:
   OpenCalls& calls_;
   Mutex mu_;
-  std::vector<grpc::ServerUnaryReactor*> held_ ABSL_GUARDED_BY(mu_);
+  std::vector<UnaryCall*> held_ ABSL_GUARDED_BY(mu_);
 };
 
 // Whoever calls says who it is.
@@ -112,8 +115,11 @@ std::unique_ptr<grpc::ClientContext> From(const std::string& who) {
 // A Watch as its client sees it.
 class Watcher {
  public:
-  Watcher(v1::Jobs::Stub* stub, const std::string& who)
-      : context_(From(who)), reader_(stub->Watch(context_.get(), v1::WatchRequest())) {
+  Watcher(v1::Jobs::Stub* stub, const std::string& who, const std::string& job = "")
+      : context_(From(who)) {
+    v1::WatchRequest request;
+    request.set_job_id(job);
+    reader_ = stub->Watch(context_.get(), request);
     v1::JobStatus message;
     open_ = reader_->Read(&message);
   }
@@ -168,6 +174,23 @@ struct House {
     return watchers;
   }
 
+  // So many Gets, until Release.
+  std::vector<std::jthread> Hold(const std::string& who, size_t count) {
+    std::vector<std::jthread> asking;
+    for (size_t i = 0; i < count; ++i) {
+      asking.emplace_back([this, who] {
+        v1::JobStatus response;
+        (void)stub->Get(From(who).get(), v1::GetRequest(), &response);
+      });
+    }
+    const auto end = std::chrono::steady_clock::now() + seconds(20);
+    while (doors.held() < count && std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+    }
+    REQUIRE(doors.held() == count);
+    return asking;
+  }
+
   std::atomic<UnixTime> now{UnixTime(seconds(1'700'000'000))};
   std::function<Passage(grpc::CallbackServerContext*)> caller_of = WhoSays;
   std::vector<std::string> told;  // while nothing is under way
@@ -204,23 +227,63 @@ TEST_CASE("OpenCalls: 64 streams of one identity, and not one more") {
 
 TEST_CASE("OpenCalls: 32 answers of one identity, and not one more") {
   House house;
-  std::vector<std::jthread> asking;
-  for (int i = 0; i < 32; ++i) {
-    asking.emplace_back([&house] {
-      v1::JobStatus response;
-      (void)house.stub->Get(From("eva").get(), v1::GetRequest(), &response);
-    });
-  }
-  const auto end = std::chrono::steady_clock::now() + seconds(20);
-  while (house.doors.held() < 32 && std::chrono::steady_clock::now() < end) {
-    std::this_thread::yield();
-  }
-  REQUIRE(house.doors.held() == 32);
+  const auto asking = house.Hold("eva", 32);
   v1::JobStatus response;
   CHECK(ErrorReason(house.stub->Get(From("eva").get(), v1::GetRequest(), &response)) == "TOO_MANY");
   // Answers are not cut off: they end by themselves.
   house.calls.Cut(Eva(), "it was revoked");
   house.doors.Release();
+}
+
+// Its answer reaches a caller before the server hears that it was sent.
+TEST_CASE("OpenCalls: one after the other is not refused, with all others open") {
+  House house;
+  const auto watching = house.Watch("eva", 63);
+  for (int i = 0; i < 200; ++i) {
+    Watcher watcher(house.stub.get(), "eva", "over");
+    const grpc::Status status = watcher.End();
+    INFO(i << ": " << status.error_message());
+    REQUIRE(status.ok());
+  }
+  const auto asking = house.Hold("eva", 31);
+  for (int i = 0; i < 200; ++i) {
+    v1::WhyResponse response;
+    const grpc::Status status = house.stub->Why(From("eva").get(), v1::WhyRequest(), &response);
+    INFO(i << ": " << status.error_message());
+    REQUIRE(status.ok());
+  }
+  house.doors.Release();
+}
+
+// No gRPC: the test says when an answer is sent.
+TEST_CASE("OpenCalls: answers that nobody takes keep the next calls waiting, in their order") {
+  OpenCalls calls{{[](grpc::CallbackServerContext*) {
+                     Passage passage;
+                     passage.caller.identity = Eva();
+                     return passage;
+                   },
+                   {},
+                   [] { return UnixTime(seconds(1'700'000'000)); }}};
+  std::vector<int> served;
+  std::list<grpc::CallbackServerContext> contexts;
+  std::vector<grpc::ServerUnaryReactor*> sent;
+  for (int i = 0; i < 64; ++i) {
+    sent.push_back(calls.Answer(&contexts.emplace_back(), {"Jobs/Get", CallKind::kShort},
+                                [&, i](UnaryCall* call) {
+                                  served.push_back(i);
+                                  call->Finish(grpc::Status::OK);
+                                }));
+  }
+  CHECK(served.size() == 32);
+  // As many may wait; another kind has its own room.
+  const Method short_one{"Jobs/Get", CallKind::kShort}, lasting{"Jobs/Why", CallKind::kLasting};
+  CHECK(calls.Enter(&contexts.front(), short_one).refusal.word == "TOO_MANY");
+  CHECK(calls.Enter(&contexts.front(), lasting).call != nullptr);
+  for (size_t i = 0; i < sent.size(); ++i) {
+    sent[i]->OnDone();
+    REQUIRE(served.size() == std::min<size_t>(33 + i, 64));
+    REQUIRE(served.back() == static_cast<int>(served.size()) - 1);
+  }
 }
 
 TEST_CASE("OpenCalls: who calls too often waits") {
