@@ -175,16 +175,14 @@ void Oracle::OnWhole(const Who& who, const v1::Start& start, uint64_t step, Stat
                fmt::format("state that w{} followed to", who.host));
 }
 
-void Oracle::OnApply(const Who& who, const std::string& job, const GenerationId& generation,
-                     uint64_t applied, StateHash state) {
+void Oracle::OnApply(const Who& who, const v1::Start& start, uint64_t applied, StateHash state) {
+  const std::string& job = start.job_id();
+  const GenerationId generation = IdOf(start.generation());
   cluster_->world.Log(
       fmt::format("w{} applied: S({}) in {}", who.host, applied, generation.ToString()));
   ++counts_.applied;
-  const auto start = starts_.find({job, generation});
-  if (start != starts_.end()) {
-    CheckStateBy(start->second.class_maps(), job, applied, state,
-                 fmt::format("step applied by w{}", who.host));
-  }
+  CheckStateBy(start.class_maps(), job, applied, state,
+               fmt::format("step applied by w{}", who.host));
   if (lacking_.contains({who, generation})) {
     cluster_->world.Violate(fmt::format("rule 4: w{} applies step {} of {} without its state",
                                         who.host, applied - 1, generation.ToString()));
@@ -194,7 +192,7 @@ void Oracle::OnApply(const Who& who, const std::string& job, const GenerationId&
                                         who.host, generation.ToString(),
                                         acknowledged_[who][job].ToString()));
   }
-  CheckSkew(who, job, generation, applied);
+  CheckSkew(who, start, applied);
 }
 
 void Oracle::OnStep(const Who& who, const v1::Start& start, uint64_t step) {
@@ -214,16 +212,16 @@ void Oracle::OnBoundary(const Who& who, const v1::Start& start, uint64_t applied
       IdOf(start.generation()).ToString(), applied, *reached.boundary, reached.begun - 1));
 }
 
-void Oracle::CheckSkew(const Who& who, const std::string& job, const GenerationId& generation,
-                       uint64_t applied) {
+void Oracle::CheckSkew(const Who& who, const v1::Start& start, uint64_t applied) {
   for (const auto& [host, worker] : cluster_->workers) {
-    const ToyJob* held = worker->trainer().job();
-    if (!worker->life()->alive || held == nullptr || held->id.value() != job) continue;
-    if (worker->trainer().running() != generation) continue;
+    const v1::Start* const running = worker->trainer().running();
+    if (!worker->life()->alive || running == nullptr) continue;
+    if (running->ticket() != start.ticket()) continue;
     const uint64_t step = worker->trainer().step();
     if (step + 1 < applied || step > applied + 1) {
       cluster_->world.Violate(fmt::format("rule 3: in {} w{} is at step {}, w{} at step {}",
-                                          generation.ToString(), who.host, applied, host, step));
+                                          IdOf(start.generation()).ToString(), who.host, applied,
+                                          host, step));
     }
   }
 }

@@ -4,7 +4,7 @@
 //  1 every state that a worker applies, fetches, reports or uploads is the undisturbed run's by the
 //    class maps that it was started with
 //  2 a worker applies nothing of a generation older than one that it acknowledged a fence of
-//  3 members that run one generation are never more than one step apart
+//  3 members that run one generation, known by its ticket, are never more than one step apart
 //  4 a generation has one content, and only current members run it; no run begins below a state
 //    that its worker holds; who follows has no shards, and applies nothing before it has the state
 //  5 a worker obeys no term lower than the highest it has seen, also after it started again
@@ -60,8 +60,7 @@ class Oracle {
   void OnBoundary(const Who& who, const v1::Start& start, uint64_t applied);  // it ends there
   // One that follows has the state of the step that it is at.
   void OnWhole(const Who& who, const v1::Start& start, uint64_t step, StateHash state);
-  void OnApply(const Who& who, const std::string& job, const GenerationId& generation,
-               uint64_t applied, StateHash state);
+  void OnApply(const Who& who, const v1::Start& start, uint64_t applied, StateHash state);
 
   // The coordinator.
   void OnReign();
@@ -121,8 +120,7 @@ class Oracle {
   // Whether another content of this generation is allowed: the store has forgotten the first one,
   // and none of its processes is in it again.
   [[nodiscard]] bool MayRepeat(const v1::Start& first, const v1::Start& again) const;
-  void CheckSkew(const Who& who, const std::string& job, const GenerationId& generation,
-                 uint64_t applied);
+  void CheckSkew(const Who& who, const v1::Start& start, uint64_t applied);
 
   Cluster* const cluster_;
   std::map<std::string, Known> jobs_;

@@ -209,7 +209,14 @@ void SimCoordinator::SessionClosed(uint64_t connection, const std::string& reaso
 void SimCoordinator::Send(const coordinator::Send& action) {
   const auto session = sessions_.find(action.session);
   if (session == sessions_.end()) return;
-  const v1::CoordinatorMessage& message = action.message;
+  v1::CoordinatorMessage message = action.message;
+  if (message.has_start()) {
+    // By each reign another one, as OpenStreams makes them.
+    const v1::Generation& generation = message.start().generation();
+    message.mutable_start()->set_ticket(fmt::format("{} {} {}.{}", life_->name,
+                                                    message.start().job_id(), generation.term(),
+                                                    generation.counter()));
+  }
   if (message.has_attached()) {
     admitted_.insert(action.session);
   } else if (!admitted_.contains(action.session)) {

@@ -51,8 +51,12 @@ void ToyRing::Connect() {
 }
 
 void ToyRing::Open(bool beats) {
-  const Hello hello{place_.start.job_id(), generation_, member(place_.rank).name(),
-                    member(place_.rank).incarnation(), beats};
+  const Hello hello{place_.start.job_id(),
+                    generation_,
+                    place_.start.ticket(),
+                    member(place_.rank).name(),
+                    member(place_.rank).incarnation(),
+                    beats};
   const int to = HostOf(member(place_.rank + 1).ring_address());
   const auto id = std::make_shared<uint64_t>(0);
   const ConnectionPtr connection = place_.cluster->network.Connect(
@@ -70,7 +74,8 @@ void ToyRing::Open(bool beats) {
 bool ToyRing::Take(const ConnectionPtr& connection, const Hello& hello) {
   const v1::RingMember& expected = member(place_.rank + size() - 1);
   if (over_ || hello.job != place_.start.job_id() || hello.generation != generation_ ||
-      hello.sender != expected.name() || hello.incarnation != expected.incarnation()) {
+      hello.ticket != place_.start.ticket() || hello.sender != expected.name() ||
+      hello.incarnation != expected.incarnation()) {
     return false;
   }
   Lane& lane = in_[hello.beats];

@@ -37,6 +37,7 @@ struct Frame {
 struct Hello {
   std::string job;
   GenerationId generation;
+  std::string ticket;  // of the generation
   std::string sender, incarnation;
   bool beats = false;  // of the connection for beats, else of the one for frames
 };

@@ -469,8 +469,8 @@ void ToyRun::Apply() {
   ++job_->progress;
   job_->folded.clear();
   job_->folded_from = job_->state;
-  self_.cluster->oracle.OnApply({self_.host, self_.incarnation}, job_->id.value(), generation_,
-                                job_->applied, job_->state);
+  self_.cluster->oracle.OnApply({self_.host, self_.incarnation}, start_, job_->applied,
+                                job_->state);
   self_.cluster->faults.At(Point::kApplied, self_.host);
   worker::RunProgress event;
   event.progress.set_job_id(job_->id.value());

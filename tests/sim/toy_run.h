@@ -64,7 +64,7 @@ class ToyRun : public std::enable_shared_from_this<ToyRun> {
   void Receive(const Frame& frame);
   [[nodiscard]] ToyRing* ring() { return ring_.get(); }
   [[nodiscard]] bool over() const { return over_; }
-  [[nodiscard]] const GenerationId& generation() const { return generation_; }
+  [[nodiscard]] const v1::Start& start() const { return start_; }
   // That it is at: without the state of it while it follows.
   [[nodiscard]] uint64_t step() const { return follows_ ? at_ : job_->applied; }
 

@@ -45,12 +45,11 @@ void ToyTrainer::ForgetCopies(uint64_t step) {
   });
 }
 
-std::optional<GenerationId> ToyTrainer::running() const {
-  if (run_ == nullptr || run_->over()) return std::nullopt;
-  return run_->generation();
+const v1::Start* ToyTrainer::running() const {
+  return run_ == nullptr || run_->over() ? nullptr : &run_->start();
 }
 
-uint64_t ToyTrainer::step() const { return running() ? run_->step() : job_->applied; }
+uint64_t ToyTrainer::step() const { return running() != nullptr ? run_->step() : job_->applied; }
 
 v1::Heartbeat ToyTrainer::heartbeat() const {
   v1::Heartbeat heartbeat;

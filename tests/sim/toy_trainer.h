@@ -53,8 +53,8 @@ class ToyTrainer {
   // Of the run that is on; null when there is none.
   [[nodiscard]] ToyRing* ring() { return run_ == nullptr ? nullptr : run_->ring(); }
   [[nodiscard]] const ToyJob* job() const { return job_ ? &*job_ : nullptr; }
-  // The generation that it computes steps of; nothing when no run is on.
-  [[nodiscard]] std::optional<GenerationId> running() const;
+  // Of the generation that it computes steps of; null when no run is on.
+  [[nodiscard]] const v1::Start* running() const;
   // That its run is at, or else that it holds the state of; there is a job.
   [[nodiscard]] uint64_t step() const;
 

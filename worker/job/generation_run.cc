@@ -121,18 +121,22 @@ void GenerationRun::End(Outcome outcome, const Status& status, std::string peer)
   ended_.evaluated = mark_->evaluated;
 }
 
+ring::RingPlace GenerationRun::PlaceInRing() const {
+  const v1::RingMember& predecessor = Member(assignment_.position.size - 1);
+  return {.job_id = task_->job.value(),
+          .generation = ended_.generation,
+          .ticket = task_->start.ticket(),
+          .self_name = surroundings_->name,
+          .self_incarnation = surroundings_->incarnation,
+          .successor_name = Member(1).name(),
+          .successor_address = Member(1).ring_address(),
+          .predecessor_name = predecessor.name(),
+          .predecessor_incarnation = predecessor.incarnation()};
+}
+
 bool GenerationRun::WatchNeighbours() {
   if (assignment_.position.size == 1) return true;
-  ring::WatchOptions watch;
-  watch.job_id = task_->job.value();
-  watch.generation = ended_.generation;
-  watch.self_name = surroundings_->name;
-  watch.self_incarnation = surroundings_->incarnation;
-  watch.successor_name = Member(1).name();
-  watch.successor_address = Member(1).ring_address();
-  const v1::RingMember& predecessor = Member(assignment_.position.size - 1);
-  watch.predecessor_name = predecessor.name();
-  watch.predecessor_incarnation = predecessor.incarnation();
+  ring::WatchOptions watch{PlaceInRing()};
   watch.limits = ring::LimitsFor(std::chrono::milliseconds(task_->start.silence_ms()));
   watch.content = [trainer = trainer_]() {
     const Pulse pulse = trainer->pulse();
@@ -175,16 +179,7 @@ bool GenerationRun::CatchUpWith(const std::stop_token& stop) {
 
 bool GenerationRun::Connect(const std::stop_token& stop) {
   if (assignment_.position.size > 1) {
-    ring::LinkOptions link;
-    link.job_id = task_->job.value();
-    link.generation = ended_.generation;
-    link.self_name = surroundings_->name;
-    link.self_incarnation = surroundings_->incarnation;
-    link.successor_name = Member(1).name();
-    link.successor_address = Member(1).ring_address();
-    const v1::RingMember& predecessor = Member(assignment_.position.size - 1);
-    link.predecessor_name = predecessor.name();
-    link.predecessor_incarnation = predecessor.incarnation();
+    ring::LinkOptions link{PlaceInRing()};
     link.stop = stop;
     link.largest_payload = trainer_->largest_payload();
     StatusOr<std::unique_ptr<ring::Link>> connected =

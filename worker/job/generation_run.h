@@ -67,6 +67,7 @@ class GenerationRun {
   using TimePoint = std::chrono::steady_clock::time_point;
 
   [[nodiscard]] StatusOr<Assignment> FindSelf() const;
+  [[nodiscard]] ring::RingPlace PlaceInRing() const;
   // What comes before the first step: neighbours that see that this worker lives, the ring, the
   // state. False: `ended_` says why not.
   [[nodiscard]] bool WatchNeighbours();

@@ -62,6 +62,7 @@ struct RankOne {
     task.start.set_job_id("job");
     task.start.mutable_generation()->set_term(1);
     task.start.mutable_generation()->set_counter(2);
+    task.start.set_ticket("of generation 2");
     for (int i = 0; i < 3; ++i) {
       v1::RingMember& member = *task.start.add_ring();
       member.set_name("w" + std::to_string(i));
@@ -115,12 +116,14 @@ TEST_CASE("GenerationRun: both neighbours are linked and watched, from before th
   const ring::LinkOptions& link = run.port.link_options;
   CHECK(link.job_id == "job");
   CHECK(link.generation == GenerationId{1, 2});
+  CHECK(link.ticket == "of generation 2");
   CHECK(link.successor_name == "w2");
   CHECK(link.successor_address == "host2:1");
   CHECK(link.predecessor_name == "w0");
   CHECK(link.predecessor_incarnation == "i0");
   const ring::WatchOptions& watch = run.port.watch_options;
   CHECK(watch.generation == GenerationId{1, 2});
+  CHECK(watch.ticket == "of generation 2");
   CHECK(watch.self_name == "w1");
   CHECK(watch.self_incarnation == "i1");
   CHECK(watch.successor_name == "w2");

@@ -29,15 +29,15 @@ grpc::Slice SliceOf(const Payload::Piece& piece, const Kept& kept) {
 
 }  // namespace
 
-v1::LinkHello MakeHello(const std::string& job_id, const GenerationId& generation,
-                        const std::string& sender, const std::string& incarnation) {
+v1::LinkHello HelloOf(const RingPlace& place) {
   v1::LinkHello hello;
   hello.set_protocol(kProtocolVersion);
-  hello.set_job_id(job_id);
-  hello.set_term(generation.term);
-  hello.set_counter(generation.counter);
-  hello.set_sender(sender);
-  hello.set_incarnation(incarnation);
+  hello.set_job_id(place.job_id);
+  hello.set_term(place.generation.term);
+  hello.set_counter(place.generation.counter);
+  hello.set_ticket(place.ticket);
+  hello.set_sender(place.self_name);
+  hello.set_incarnation(place.self_incarnation);
   return hello;
 }
 

@@ -25,8 +25,18 @@ inline constexpr char kReasonStranger[] = "RING_NOT_PREDECESSOR";
 inline constexpr char kReasonCrowded[] = "RING_TOO_MANY_STREAMS";
 inline constexpr char kReasonLeft[] = "RING_LEFT";  // the receiver left of its own accord
 
-[[nodiscard]] v1::LinkHello MakeHello(const std::string& job_id, const GenerationId& generation,
-                                      const std::string& sender, const std::string& incarnation);
+// Where a worker stands in the ring of one generation.
+struct RingPlace {
+  std::string job_id;
+  GenerationId generation;
+  std::string ticket;  // of the generation; empty in a ring to measure
+  std::string self_name, self_incarnation;
+  std::string successor_name;                             // for messages; the address when empty
+  std::string successor_address;                          // HOST:PORT
+  std::string predecessor_name, predecessor_incarnation;  // whom to accept
+};
+
+[[nodiscard]] v1::LinkHello HelloOf(const RingPlace& place);
 void AddHello(const v1::LinkHello& hello, grpc::ClientContext* context);
 // In the answer of whoever accepts a stream: initial metadata alone may come with a refusal, too.
 inline constexpr char kAcceptedKey[] = "ringmaster-accepted";

@@ -13,17 +13,13 @@
 #include "common/ids.h"
 #include "worker/ring/beat_monitor.h"
 #include "worker/ring/grpc/ending_streams.h"
+#include "worker/ring/grpc/message.h"
 #include "worker/ring/grpc/pulse_streams.h"
 #include "worker/ring/grpc/watch_state.h"
 
 namespace ringmaster::ring {
 
-struct WatchOptions {
-  std::string job_id;
-  GenerationId generation;
-  std::string self_name, self_incarnation;
-  std::string successor_name, successor_address;  // HOST:PORT
-  std::string predecessor_name, predecessor_incarnation;
+struct WatchOptions : RingPlace {
   // On thread "ring-pulse", at every beat; empty: beats without content.
   std::function<Pulse()> content;
   // On thread "ring-pulse", at most once for each peer. Must not block, nor destroy the PeerWatch.

@@ -224,19 +224,14 @@ StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options
   parts.ending = ending_;
   parts.goodbye_limit = options_.goodbye_limit;
   parts.cancel_limit = options_.cancel_limit;
-  const Membership membership{.job_id = options.job_id,
-                              .generation = options.generation,
-                              .predecessor_name = options.predecessor_name,
-                              .predecessor_incarnation = options.predecessor_incarnation};
-  RING_RETURN_IF_ERROR(links_.Begin(membership, parts.edges, &parts.lease));
+  RING_RETURN_IF_ERROR(links_.Begin(options, parts.edges, &parts.lease));
   {
     MutexLock lock(mu_);
     edges_ = parts.edges;
   }
 
-  const v1::LinkHello hello =
-      MakeHello(options.job_id, options.generation, options.self_name, options.self_incarnation);
-  parts.edges->Open(ChannelTo(successor, Use::kLink), successor.address.ToString(), hello);
+  parts.edges->Open(ChannelTo(successor, Use::kLink), successor.address.ToString(),
+                    HelloOf(options));
 
   Status status;
   {
@@ -260,14 +255,9 @@ StatusOr<std::unique_ptr<PeerWatch>> GrpcRingPort::Watch(const WatchOptions& opt
   streams.state = std::make_shared<WatchState>(options.successor_name, options.predecessor_name,
                                                options.limits);
   streams.ending = ending_;
-  const Membership membership{.job_id = options.job_id,
-                              .generation = options.generation,
-                              .predecessor_name = options.predecessor_name,
-                              .predecessor_incarnation = options.predecessor_incarnation};
-  RING_RETURN_IF_ERROR(pulses_.Begin(membership, streams.state, &streams.lease));
-  const v1::LinkHello hello =
-      MakeHello(options.job_id, options.generation, options.self_name, options.self_incarnation);
-  streams.outgoing = OutgoingPulse::Open(ChannelTo(successor, Use::kPulse), hello, streams.state);
+  RING_RETURN_IF_ERROR(pulses_.Begin(options, streams.state, &streams.lease));
+  streams.outgoing =
+      OutgoingPulse::Open(ChannelTo(successor, Use::kPulse), HelloOf(options), streams.state);
   return std::make_unique<GrpcPeerWatch>(options, std::move(streams));
 }
 

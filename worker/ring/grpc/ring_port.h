@@ -19,19 +19,14 @@
 #include "common/rpc/acceptor.h"
 #include "common/rpc/channel.h"
 #include "common/status.h"
+#include "worker/ring/grpc/message.h"
 #include "worker/ring/grpc/peer_watch.h"
 #include "worker/ring/link.h"
 
 namespace ringmaster::ring {
 
-struct LinkOptions {
-  std::string job_id;
-  GenerationId generation;
-  std::string successor_address;  // HOST:PORT
-  std::string self_name, self_incarnation;
-  std::string predecessor_name, predecessor_incarnation;  // whom to accept
-  std::string successor_name;                             // for messages; the address when empty
-  std::stop_token stop;                                   // ends Connect with CANCELLED
+struct LinkOptions : RingPlace {
+  std::stop_token stop;  // ends Connect with CANCELLED
   // Of a frame of the predecessor's; a larger one ends the link. With kWindowFrames this bounds
   // what a predecessor can make this worker hold.
   size_t largest_payload = size_t{3} << 20;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
+#include "common/ticket.h"
 #include "worker/ring/grpc/message.h"
 
 namespace ringmaster::ring {
@@ -23,6 +24,10 @@ grpc::Status Refusal(absl::StatusCode code, const char* reason, const v1::LinkHe
                  {"sender", hello.sender()}});
 }
 
+bool SameRing(const std::string& ticket, const std::string& shown) {
+  return ticket.empty() ? shown.empty() : SameTicket(ticket, shown);
+}
+
 }  // namespace
 
 template <typename Stream>
@@ -36,6 +41,11 @@ typename StreamTable<Stream>::Verdict StreamTable<Stream>::Judge(const v1::LinkH
     *refusal = Refusal(absl::StatusCode::kFailedPrecondition, kReasonNotCurrent, hello,
                        fmt::format("{} is over: this worker is, or was last, at generation {}",
                                    Named(hello), current_->of.generation.ToString()));
+    return Verdict::kRefuse;
+  }
+  if (!SameRing(current_->of.ticket, hello.ticket())) {
+    *refusal = Refusal(absl::StatusCode::kFailedPrecondition, kReasonNotCurrent, hello,
+                       fmt::format("{} of this worker is another coordinator's", Named(hello)));
     return Verdict::kRefuse;
   }
   if (hello.sender() != current_->of.predecessor_name ||
@@ -127,7 +137,7 @@ void StreamTable<Stream>::EndOldestOf(const v1::LinkHello& hello, Settled* settl
 }
 
 template <typename Stream>
-Status StreamTable<Stream>::Begin(const Membership& membership, const std::shared_ptr<State>& state,
+Status StreamTable<Stream>::Begin(const RingPlace& place, const std::shared_ptr<State>& state,
                                   std::shared_ptr<const void>* lease) {
   Settled settled;  // outlives the lock
   MutexLock lock(mu_);
@@ -135,11 +145,11 @@ Status StreamTable<Stream>::Begin(const Membership& membership, const std::share
   if (current_ && !current_->lease.expired()) {
     return FailedPrecondition(
         "cannot join generation {} of job {}: the {} of generation {} of job {} still exists",
-        membership.generation.ToString(), membership.job_id, Stream::kOwner,
+        place.generation.ToString(), place.job_id, Stream::kOwner,
         current_->of.generation.ToString(), current_->of.job_id);
   }
   *lease = std::make_shared<const char>();
-  current_ = Current{.of = membership, .state = state, .lease = *lease};
+  current_ = Current{.of = place, .state = state, .lease = *lease};
   std::erase_if(waiting_, [&](const Waiting& waiting) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     const bool is_settled = Settle(waiting.stream);
     if (is_settled) settled.streams.push_back(waiting.stream);

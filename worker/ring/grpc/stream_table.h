@@ -12,17 +12,11 @@
 #include "common/ids.h"
 #include "common/mutex.h"
 #include "worker/ring/grpc/incoming_stream.h"
+#include "worker/ring/grpc/message.h"
 #include "worker/ring/grpc/pulse_streams.h"
 #include "worker/ring/grpc/ring_port.h"
 
 namespace ringmaster::ring {
-
-// Whose stream is accepted.
-struct Membership {
-  std::string job_id;
-  GenerationId generation;
-  std::string predecessor_name, predecessor_incarnation;
-};
 
 // Stream: IncomingStream or IncomingPulse; Stream::State is what an accepted one reports to.
 template <typename Stream>
@@ -35,10 +29,10 @@ class StreamTable {
 
   // A new stream: accepted, refused, or kept waiting; of one sender the two newest wait.
   void Add(const std::shared_ptr<Stream>& stream);
-  // The membership whose predecessor is accepted from now on; the waiting streams are judged
-  // again. FAILED_PRECONDITION while the one before is not over.
+  // The predecessor of this place is accepted from now on; the waiting streams are judged again.
+  // FAILED_PRECONDITION while the membership before is not over.
   // `*lease` is what the membership lasts for.
-  Status Begin(const Membership& membership, const std::shared_ptr<State>& state,
+  Status Begin(const RingPlace& place, const std::shared_ptr<State>& state,
                std::shared_ptr<const void>* lease);
   // The accepted stream of the current membership, or nullptr; after this none is accepted.
   std::shared_ptr<Stream> EndAccepting();
@@ -49,7 +43,7 @@ class StreamTable {
 
  private:
   struct Current {
-    Membership of;
+    RingPlace of;
     std::weak_ptr<State> state;
     std::weak_ptr<const void> lease;  // gone: the membership is over
     bool open = true;                 // no predecessor was accepted yet

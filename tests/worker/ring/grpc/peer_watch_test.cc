@@ -153,6 +153,9 @@ TEST_CASE("PeerWatch: streams of strangers and of other generations are refused"
   CHECK(refused(HelloOf(0, {3, 4}), StatusCode::FAILED_PRECONDITION, kReasonNotCurrent));
   CHECK(refused(HelloOf(2), StatusCode::PERMISSION_DENIED, kReasonStranger));
   v1::LinkHello older = HelloOf(0);
+  older.set_ticket("another 16 bytes");
+  CHECK(refused(older, StatusCode::FAILED_PRECONDITION, kReasonNotCurrent));
+  older = HelloOf(0);
   older.set_incarnation("an older process");
   CHECK(refused(older, StatusCode::PERMISSION_DENIED, kReasonStranger));
   CHECK(refused(HelloOf(0), StatusCode::ALREADY_EXISTS, kReasonNotCurrent));
@@ -204,6 +207,7 @@ TEST_CASE("PeerWatch: a neighbour on both edges that dies or stands still is acc
   REQUIRE(peer_port != 0);
   PortRing ring(2);
   WatchOptions options = ring.WatchOf({0, 1}, 0, {1, 1});
+  options.ticket.clear();  // as the process that is the other member
   options.successor_address = "127.0.0.1:" + std::to_string(peer_port);
   if (!dies) options.limits.silence = options.limits.widest_silence = seconds(1);
   Accused accused;
@@ -211,6 +215,7 @@ TEST_CASE("PeerWatch: a neighbour on both edges that dies or stands still is acc
   auto watch = ring.port(0)->Watch(options);
   REQUIRE(watch.ok());
   LinkOptions link = ring.OptionsOf({0, 1}, 0, {1, 1});
+  link.ticket.clear();
   link.successor_address = options.successor_address;
   peer.WritePort(ring.port(0)->port());
   const auto linked = ring.port(0)->Connect(link, steady_clock::now() + seconds(20));

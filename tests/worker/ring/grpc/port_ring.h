@@ -37,6 +37,7 @@ class PortRing {
     LinkOptions options;
     options.job_id = "job-1";
     options.generation = generation;
+    options.ticket = kTicket;
     options.successor_address = "127.0.0.1:" + std::to_string(ports_[successor]->port());
     options.successor_name = Name(successor);
     options.self_name = Name(order[rank]);
@@ -48,20 +49,12 @@ class PortRing {
   // Without content and callback; limits that no test reaches.
   [[nodiscard]] WatchOptions WatchOf(const std::vector<uint32_t>& order, size_t rank,
                                      GenerationId generation) const {
-    const LinkOptions link = OptionsOf(order, rank, generation);
-    WatchOptions options;
-    options.job_id = link.job_id;
-    options.generation = generation;
-    options.self_name = link.self_name;
-    options.self_incarnation = link.self_incarnation;
-    options.successor_name = link.successor_name;
-    options.successor_address = link.successor_address;
-    options.predecessor_name = link.predecessor_name;
-    options.predecessor_incarnation = link.predecessor_incarnation;
+    WatchOptions options{OptionsOf(order, rank, generation)};
     options.limits.silence = options.limits.widest_silence = std::chrono::minutes(10);
     options.limits.connect = std::chrono::minutes(10);
     return options;
   }
+  static constexpr char kTicket[] = "sixteen bytes...";
   static std::string Name(uint32_t member) { return "worker-" + std::to_string(member); }
 
   // The links of a ring in the order of `order`; a null link for a ring of one.
@@ -97,8 +90,13 @@ inline constexpr GenerationId kGeneration{3, 5};
 
 // How a member of a PortRing says who it is.
 [[nodiscard]] inline v1::LinkHello HelloOf(uint32_t sender, GenerationId generation = kGeneration) {
-  return MakeHello("job-1", generation, PortRing::Name(sender),
-                   PortRing::Name(sender) + "-process");
+  RingPlace place;
+  place.job_id = "job-1";
+  place.generation = generation;
+  place.ticket = PortRing::kTicket;
+  place.self_name = PortRing::Name(sender);
+  place.self_incarnation = place.self_name + "-process";
+  return HelloOf(place);
 }
 
 }  // namespace ringmaster::ring

@@ -47,15 +47,8 @@ int main() {
   options.self_incarnation = "worker-1-process";
   options.predecessor_name = "worker-0";
   options.predecessor_incarnation = "worker-0-process";
-  WatchOptions watched;
-  watched.job_id = options.job_id;
-  watched.generation = options.generation;
-  watched.self_name = options.self_name;
-  watched.self_incarnation = options.self_incarnation;
-  watched.successor_name = options.predecessor_name;
-  watched.successor_address = options.successor_address;
-  watched.predecessor_name = options.predecessor_name;
-  watched.predecessor_incarnation = options.predecessor_incarnation;
+  options.successor_name = options.predecessor_name;
+  WatchOptions watched{options};
   watched.content = []() { return Pulse{17, "compute"}; };
   const auto watch = (*port)->Watch(watched);
   if (!watch.ok()) return 4;

@@ -280,6 +280,12 @@ TEST_CASE("RingPort: strangers, old generations and garbage are refused and harm
   CHECK(refused(HelloOf(0, {3, 4}), StatusCode::FAILED_PRECONDITION, kReasonNotCurrent));
   CHECK(refused(HelloOf(0, {2, 9}), StatusCode::FAILED_PRECONDITION, kReasonNotCurrent));
   CHECK(refused(HelloOf(7), StatusCode::PERMISSION_DENIED, kReasonStranger));
+  // A generation of the same number that another coordinator began, or who does not know this one.
+  hello = HelloOf(0);
+  hello.set_ticket("another 16 bytes");
+  CHECK(refused(hello, StatusCode::FAILED_PRECONDITION, kReasonNotCurrent));
+  hello.clear_ticket();
+  CHECK(refused(hello, StatusCode::FAILED_PRECONDITION, kReasonNotCurrent));
   hello = HelloOf(0);
   hello.set_incarnation("an older process");
   CHECK(refused(hello, StatusCode::PERMISSION_DENIED, kReasonStranger));
