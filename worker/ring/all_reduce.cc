@@ -222,6 +222,13 @@ Status AllReduce::Take(uint32_t index, Bucket* bucket, const Frame& frame) {
         "frame of bucket {} phase {} chunk {} segment {}: expected once, it came again", index,
         static_cast<int>(header.phase), header.chunk, header.segment);
   }
+  // Its way round began here.
+  if (turn.chunk == position_.rank && turn.action != Action::kJoin &&
+      turn.segment >= bucket->started) {
+    return FailedPrecondition(
+        "frame of bucket {} phase {} chunk {} segment {}: of {} segments that this member started",
+        index, static_cast<int>(header.phase), header.chunk, header.segment, bucket->started);
+  }
   bucket->seen[at] = true;
   // The total may go where the own part lies, which the other member needs as it is.
   if (turn.action == Action::kJoin && bucket->started == 0) RING_RETURN_IF_ERROR(Start(index));

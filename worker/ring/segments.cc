@@ -195,13 +195,23 @@ void Read(PayloadReader* reader, size_t count, float* out) {
   if (found != place) std::memcpy(place, found, bytes);
 }
 
-__attribute__((always_inline)) inline void AddFloats(const float* values, const uint8_t* packed,
-                                                     size_t count, uint8_t* out) {
+__attribute__((always_inline)) inline void AddEach(const float* values, const uint8_t* packed,
+                                                   size_t count, uint8_t* out) {
   for (size_t i = 0; i < count; ++i) {
     float other;
     std::memcpy(&other, packed + i * sizeof(float), sizeof(float));
     other += values[i];
     std::memcpy(out + i * sizeof(float), &other, sizeof(float));
+  }
+}
+
+// values + `packed` ones, at any alignment.
+void AddFloats(const float* values, const uint8_t* packed, size_t count, uint8_t* out) {
+  // Of a constant length, so that the loop is one of vectors.
+  if (count == exact::kBlockElements) {
+    AddEach(values, packed, exact::kBlockElements, out);
+  } else {
+    AddEach(values, packed, count, out);
   }
 }
 
@@ -215,17 +225,9 @@ class Float32Segments::Writer {
     std::memcpy(end_, values, count * sizeof(float));
     end_ += count * sizeof(float);
   }
-  // values + `packed` ones, at any alignment; where they were written.
-  const uint8_t* AppendSum(const float* values, const uint8_t* packed, size_t count) {
-    uint8_t* const place = end_;
-    // Of a constant length, so that the loop is one of vectors.
-    if (count == exact::kBlockElements) {
-      AddFloats(values, packed, exact::kBlockElements, place);
-    } else {
-      AddFloats(values, packed, count, place);
-    }
+  void AppendSum(const float* values, const uint8_t* packed, size_t count) {
+    AddFloats(values, packed, count, end_);
     end_ += count * sizeof(float);
-    return place;
   }
 
   [[nodiscard]] Payload Finish() && {
@@ -266,10 +268,14 @@ StatusOr<Payload> Float32Segments::Fold(const Turn& turn, const Payload& receive
     const size_t count = blocks_[block].count;
     const float* const mine = own_.data() + block * exact::kBlockElements;
     const uint8_t* const packed = reader.Take(count * sizeof(float), side.data());
-    const uint8_t* const sums = writer.AppendSum(mine, packed, count);
-    if (totals == Totals::kKeep) {
-      std::memcpy(totals_.data() + block * exact::kBlockElements, sums, count * sizeof(float));
+    if (totals == Totals::kDrop) {
+      writer.AppendSum(mine, packed, count);
+      continue;
     }
+    // What goes out may lie where the successor writes: it is a copy of the total, not its source.
+    float* const total = totals_.data() + block * exact::kBlockElements;
+    AddFloats(mine, packed, count, reinterpret_cast<uint8_t*>(total));
+    writer.Append(total, count);
   }
   return std::move(writer).Finish();
 }

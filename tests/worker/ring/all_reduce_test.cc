@@ -325,6 +325,31 @@ TEST_CASE("AllReduce: a frame of another generation, step or purpose never enter
   CHECK(Message(status).find("purpose: expected 1, got 2") != std::string::npos);
 }
 
+TEST_CASE("AllReduce: the total of a segment that was not yet started is refused") {
+  MemoryRing ring(2);
+  const std::vector<Block> blocks = Blocks(130);  // too many for an exchange
+  const Integers own = Numbers(130, 1);
+  Integers totals(own.size());
+  const Payload zeros(std::vector<uint8_t>(128));  // widths of 0
+  for (const Phase phase : {Phase::kAllGather, Phase::kReduceScatter}) {
+    FrameHeader header{.job = 1,
+                       .generation = {1, 1},
+                       .step = 1,
+                       .phase = phase,
+                       .chunk = phase == Phase::kAllGather ? 1U : 0U};
+    REQUIRE(ring.link(0)
+                ->Send(Sealed(header, zeros), zeros,
+                       std::chrono::steady_clock::now() + std::chrono::seconds(10))
+                .ok());
+  }
+  AllReduce all_reduce(ring.link(1), {1, 2}, {});
+  all_reduce.Begin(Step(1));
+  REQUIRE(all_reduce.AddExact(0, blocks, std::span<const int64_t>(own), std::span(totals)).ok());
+  const Status status = all_reduce.Work(AllReduce::Until::kIdle);
+  CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(Message(status).find("of 0 segments that this member started") != std::string::npos);
+}
+
 TEST_CASE("AllReduce: a payload that does not fit its blocks is refused before it is read") {
   const auto refusal = [](std::function<void(std::vector<uint8_t>&)> change) {
     MemoryRing ring(2);

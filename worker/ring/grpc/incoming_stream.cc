@@ -76,9 +76,7 @@ bool IncomingStream::Accept(std::shared_ptr<LinkEdges> edges) {
   greeting_ = true;
   Ask();
   context_.AddInitialMetadata(kAcceptedKey, "1");
-  if (const std::string token = edges_->ShareMemory(hello_.memory_door()); !token.empty()) {
-    context_.AddInitialMetadata(kMemoryKey, token);
-  }
+  edges_->ShareMemory(hello_.memory_door());
   stream_.SendInitialMetadata(&greeted_);
   Read();
   return true;

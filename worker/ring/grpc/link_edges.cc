@@ -15,6 +15,9 @@ namespace {
 // Of the own frames that gRPC has not yet written to the socket.
 constexpr size_t kMaxUnsentBytes = 8 << 20;
 
+// What a bell counts as of that, so that one who lets them ring and never reads is waited for, too.
+constexpr size_t kBellRoom = 4 << 10;
+
 // How long an urgent wait looks at memory for the next frame before it sleeps: about what it takes
 // to wake both ends once more. Whoever else wants the CPU has it meanwhile.
 constexpr std::chrono::microseconds kSpin{100};
@@ -158,8 +161,8 @@ Status LinkEdges::Send(const FrameHeader& header, const Payload& payload, TimePo
     sent.after = sent_on_stream_;
     const LinkMemory::Pushed pushed = memory->Push(sent, payload, from_predecessor());
     if (pushed == LinkMemory::Pushed::kSleeps) {
-      unsent_ += kBellBytes;
-      Write(Bell(std::make_shared<const Unsent>(shared_from_this(), kBellBytes)));
+      RING_RETURN_IF_ERROR(Reserve(kBellRoom, deadline));
+      Write(Bell(std::make_shared<const Unsent>(shared_from_this(), kBellRoom)));
     }
     if (pushed != LinkMemory::Pushed::kNo) return absl::OkStatus();
     sent.after = memory->pushed();
@@ -234,6 +237,8 @@ bool LinkEdges::Wait(Until until, TimePoint deadline) {
 }
 
 StatusOr<Arrival> LinkEdges::Await(TimePoint deadline) {
+  // A bell rings behind the one before it, whose end comes here, too.
+  if (unsent_ > 0) (void)events_->Poll(kNoWait);
   // What has come by now, up to the first frame: the caller deals with it while it is in the cache.
   for (uint32_t i = 0; i < kWindowFrames && !HasFrame() && events_->Poll(kNoWait); ++i) {
   }
@@ -295,13 +300,12 @@ Status LinkEdges::Exhausted() const {
 
 // ---- From the predecessor.
 
-std::string LinkEdges::ShareMemory(const std::string& door) {
-  if (!shares_memory_ || door.empty()) return {};
+void LinkEdges::ShareMemory(const std::string& door) {
+  if (!shares_memory_ || door.empty()) return;
   StatusOr<std::shared_ptr<LinkMemory>> memory = LinkMemory::Create(largest_payload_);
-  if (!memory.ok() || !MemoryDoor::Pass(**memory, door, (*memory)->Token()).ok()) return {};
+  if (!memory.ok() || !MemoryDoor::Pass(**memory, door).ok()) return;
   MutexLock lock(mu_);
   from_predecessor_ = *std::move(memory);
-  return from_predecessor_->Token();
 }
 
 void LinkEdges::JoinedPredecessor() {
@@ -339,7 +343,7 @@ void LinkEdges::Open(std::shared_ptr<grpc::Channel> channel, std::string address
   if (shares_memory_) {
     if (StatusOr<MemoryDoor> door = MemoryDoor::Open(); door.ok()) {
       door_ = *std::move(door);
-      hello.set_memory_door(door_->name());
+      hello.set_memory_door(door_->address());
     }
   }
   context_ = std::make_unique<grpc::ClientContext>();
@@ -374,10 +378,7 @@ void LinkEdges::OnAccepted(bool ok) {
     MutexLock lock(mu_);
     const auto& answer = context_->GetServerInitialMetadata();
     successor_edge_.joined = answer.find(kAcceptedKey) != answer.end();
-    if (const auto token = answer.find(kMemoryKey); door_ && token != answer.end()) {
-      auto memory = door_->Receive({token->second.data(), token->second.size()});
-      if (memory.ok()) to_successor_ = *std::move(memory);
-    }
+    if (door_) to_successor_ = door_->Receive(largest_payload_).value_or(nullptr);
     door_.reset();
     Tell();
   }

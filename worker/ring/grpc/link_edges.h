@@ -43,9 +43,9 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   void Fail(const Status& reason);
   [[nodiscard]] Status failure() const;
 
-  // Makes memory for the predecessor's frames and passes it to the door of its hello; its token,
-  // empty where that does not go, or is not wanted. Before its first frame.
-  [[nodiscard]] std::string ShareMemory(const std::string& door);
+  // Makes memory for the predecessor's frames and passes it to the door of its hello, where that
+  // goes and is wanted. Before it is told that its call is accepted.
+  void ShareMemory(const std::string& door);
   // That memory, or null; and the successor's, for this end's frames, since it accepted.
   [[nodiscard]] std::shared_ptr<LinkMemory> from_predecessor() const {
     MutexLock lock(mu_);

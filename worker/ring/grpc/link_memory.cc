@@ -1,6 +1,7 @@
 #include "worker/ring/grpc/link_memory.h"
 
-#include <fcntl.h>
+#include <arpa/inet.h>
+#include <linux/filter.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -39,7 +40,8 @@ using Counter = std::atomic<uint32_t>;
 static_assert(Counter::is_always_lock_free, "two processes count");
 
 // Length of the address: a name without an end of its own.
-socklen_t AddressOf(std::string_view name, sockaddr_un* address) {
+socklen_t AddressOf(const std::string& bits, sockaddr_un* address) {
+  const std::string name = std::string(kDoorPrefix) + Hex(bits);
   *address = {};
   address->sun_family = AF_UNIX;
   std::memcpy(address->sun_path + 1, name.data(), name.size());
@@ -50,11 +52,24 @@ OwnedFile DatagramSocket() {
   return OwnedFile(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-// Nobody has a datagram sent to a door that is none of ours.
-bool NamesDoor(const std::string& name) {
-  if (!name.starts_with(kDoorPrefix)) return false;
-  const std::optional<std::string> bits = FromHex(name.substr(kDoorPrefix.size()));
-  return bits && bits->size() == kTicketBytes;
+// Has the kernel drop what is not exactly `secret`, in the call of who sends it: files that come
+// with it are closed there, and take no room here (classic BPF, packet(7)).
+bool AdmitOnly(int socket, const std::string& secret) {
+  std::vector<sock_filter> program = {BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0)};
+  const auto demand = [&](uint32_t value) {
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0));
+    program.push_back(BPF_STMT(BPF_RET | BPF_K, 0));
+  };
+  demand(static_cast<uint32_t>(secret.size()));
+  for (uint32_t at = 0; at < secret.size(); at += sizeof(uint32_t)) {
+    uint32_t word;
+    std::memcpy(&word, secret.data() + at, sizeof(word));
+    program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, at));
+    demand(ntohl(word));
+  }
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, ~0U));
+  const sock_fprog filter = {static_cast<unsigned short>(program.size()), program.data()};
+  return setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) == 0;
 }
 
 }  // namespace
@@ -64,8 +79,13 @@ bool NamesDoor(const std::string& name) {
 struct LinkMemory::Control {
   alignas(64) Counter pushed;
   alignas(64) Counter popped;
-  alignas(64) Counter sleeps;             // the receiver, until somebody wakes it: 1
-  alignas(64) std::array<char, 64> door;  // the receiver's, with zeros behind its name; or none
+  alignas(64) Counter sleeps;  // the receiver, until somebody wakes it: 1
+  // Memories that the sender passed, and of each whether the receiver has it: 0 is not yet.
+  alignas(64) Counter passed;
+  enum : uint32_t { kHas = 1, kHasNot = 2 };
+  std::array<Counter, kOthers> taken;
+  // Address of the receiver's door; or zeros.
+  alignas(64) std::array<char, MemoryDoor::kAddressBytes> door;
   struct alignas(64) Holders {
     Counter count;
   };
@@ -80,35 +100,28 @@ struct alignas(64) LinkMemory::Entry {
 
 size_t LinkMemory::ControlBytes() { return Pages(sizeof(Control) + kFrames * sizeof(Entry)); }
 
-size_t LinkMemory::BytesOf(const Layout& layout) {
-  return ControlBytes() + size_t{layout.places} * layout.place_bytes;
+size_t LinkMemory::BytesFor(size_t largest_payload) {
+  return ControlBytes() + kPlaces * Pages(largest_payload);
 }
 
 StatusOr<std::shared_ptr<LinkMemory>> LinkMemory::Create(size_t largest_payload) {
-  Layout layout{kPlaces, static_cast<uint32_t>(Pages(largest_payload))};
-  std::ranges::copy(RandomTicket(), layout.token.begin());
   // All that is in a new file is 0: every place is free, and the queue empty.
-  RING_ASSIGN_OR_RETURN(
-      SharedMemory memory,
-      SharedMemory::Create("ringmaster-link", BytesOf(layout), SharedMemory::Access::kWrite));
-  std::shared_ptr<LinkMemory> made(new LinkMemory(layout, std::move(memory)));
+  RING_ASSIGN_OR_RETURN(SharedMemory memory,
+                        SharedMemory::Create("ringmaster-link", BytesFor(largest_payload),
+                                             SharedMemory::Access::kWrite));
+  std::shared_ptr<LinkMemory> made(new LinkMemory(largest_payload, std::move(memory)));
   if (StatusOr<MemoryDoor> door = MemoryDoor::Open(); door.ok()) {
-    std::ranges::copy(door->name(), made->control().door.begin());
+    std::ranges::copy(door->address(), made->control().door.begin());
     made->door_ = *std::move(door);
   }
   return made;
 }
 
-std::string LinkMemory::Token() const { return Hex(layout_.token); }
-
-StatusOr<std::shared_ptr<LinkMemory>> LinkMemory::Map(const Layout& layout, OwnedFile file) {
-  if (layout.places != kPlaces || layout.place_bytes == 0 || layout.place_bytes % kPage != 0) {
-    return InvalidArgument("memory of a link: {} places of {} bytes, expected {} of whole pages",
-                           layout.places, layout.place_bytes, kPlaces);
-  }
-  RING_ASSIGN_OR_RETURN(SharedMemory memory, SharedMemory::Map(std::move(file), BytesOf(layout),
-                                                               SharedMemory::Access::kWrite));
-  return std::shared_ptr<LinkMemory>(new LinkMemory(layout, std::move(memory)));
+StatusOr<std::shared_ptr<LinkMemory>> LinkMemory::Map(size_t largest_payload, OwnedFile file) {
+  RING_ASSIGN_OR_RETURN(
+      SharedMemory memory,
+      SharedMemory::Map(std::move(file), BytesFor(largest_payload), SharedMemory::Access::kWrite));
+  return std::shared_ptr<LinkMemory>(new LinkMemory(largest_payload, std::move(memory)));
 }
 
 LinkMemory::Control& LinkMemory::control() const {
@@ -122,8 +135,10 @@ LinkMemory::Entry& LinkMemory::entry(uint32_t number) const {
 
 uint8_t* LinkMemory::place(uint32_t index) const {
   std::byte* const places = memory_.data() + ControlBytes();
-  return reinterpret_cast<uint8_t*>(places) + size_t{index} * layout_.place_bytes;
+  return reinterpret_cast<uint8_t*>(places) + index * place_bytes();
 }
+
+size_t LinkMemory::place_bytes() const { return Pages(largest_payload_); }
 
 std::shared_ptr<uint8_t> LinkMemory::Held(uint32_t index) {
   return {place(index), [self = shared_from_this(), index](uint8_t* /*place*/) {
@@ -132,7 +147,7 @@ std::shared_ptr<uint8_t> LinkMemory::Held(uint32_t index) {
 }
 
 std::shared_ptr<uint8_t> LinkMemory::Lend(size_t bytes) {
-  if (bytes > layout_.place_bytes) return nullptr;
+  if (bytes > largest_payload_) return nullptr;
   // The first one that is free: its pages were used last. Only this end takes places.
   for (uint32_t index = 0; index < kPlaces; ++index) {
     Counter& holders = control().holders[index].count;
@@ -148,21 +163,32 @@ std::optional<uint32_t> LinkMemory::IndexOf(const Payload& payload) const {
   const uint8_t* const start = payload.pieces().front().data();
   if (start < place(0) || start >= place(kPlaces)) return std::nullopt;
   const auto offset = static_cast<size_t>(start - place(0));
-  if (offset % layout_.place_bytes != 0) return std::nullopt;
-  return static_cast<uint32_t>(offset / layout_.place_bytes);
+  if (offset % place_bytes() != 0) return std::nullopt;
+  return static_cast<uint32_t>(offset / place_bytes());
 }
 
 std::optional<uint32_t> LinkMemory::NumberOf(const std::shared_ptr<LinkMemory>& other) {
-  const auto found = std::ranges::find(others_, other);
-  const auto number = static_cast<uint32_t>(found - others_.begin()) + 1;
-  if (found != others_.end()) return number;
-  const std::array<char, 64>& door = control().door;
-  const std::string name(door.begin(), std::ranges::find(door, '\0'));
-  if (others_.size() == kOthers || !MemoryDoor::Pass(*other, name, Token()).ok()) {
-    return std::nullopt;
+  const auto index = static_cast<size_t>(std::ranges::find(others_, other) - others_.begin());
+  if (index < others_.size()) {
+    if (control().taken[index].load(std::memory_order_acquire) != Control::kHas) return {};
+    return static_cast<uint32_t>(index) + 1;
   }
+  const std::string door(control().door.begin(), control().door.end());
+  if (index == kOthers || !MemoryDoor::Pass(*other, door).ok()) return {};
   others_.push_back(other);
-  return number;
+  control().passed.store(static_cast<uint32_t>(others_.size()), std::memory_order_release);
+  return {};
+}
+
+void LinkMemory::TakeOthers() {
+  const size_t passed = std::min<size_t>(control().passed.load(std::memory_order_acquire), kOthers);
+  while (others_.size() < passed) {
+    std::shared_ptr<LinkMemory> other;
+    if (door_) other = door_->Receive(largest_payload_).value_or(nullptr);
+    control().taken[others_.size()].store(other != nullptr ? Control::kHas : Control::kHasNot,
+                                          std::memory_order_release);
+    others_.push_back(std::move(other));
+  }
 }
 
 std::optional<LinkMemory::Place> LinkMemory::Stay(const Payload& payload,
@@ -184,6 +210,7 @@ std::optional<LinkMemory::Place> LinkMemory::Stay(const Payload& payload,
   };
   if (const auto found = at(received)) return found;
   for (const std::shared_ptr<LinkMemory>& other : received->others_) {
+    if (other == nullptr) continue;
     if (const auto found = at(other)) return found;
   }
   return std::nullopt;
@@ -227,27 +254,22 @@ bool LinkMemory::HasNext(uint32_t streamed) const {
   return !header.ok() || static_cast<int32_t>(streamed - header->after) >= 0;
 }
 
-StatusOr<std::shared_ptr<LinkMemory>> LinkMemory::Numbered(uint32_t memory) {
-  if (memory == 0) return shared_from_this();
-  if (memory == others_.size() + 1 && memory <= kOthers && door_) {
-    auto passed = door_->Receive(Token());
-    if (passed.ok()) others_.push_back(*std::move(passed));
-  }
-  if (memory <= others_.size()) return others_[memory - 1];
-  return InvalidArgument("frame place: of memory {}, and {} were passed", memory, others_.size());
-}
-
 StatusOr<Frame> LinkMemory::Pop() {
+  TakeOthers();
   const uint32_t number = popped();
   const Entry& next = entry(number);
   Frame frame;
   RING_ASSIGN_OR_RETURN(frame.header, Decode(next.header));
   const Place at = next.at;
   const size_t bytes = frame.header.payload_bytes;
-  RING_ASSIGN_OR_RETURN(const std::shared_ptr<LinkMemory> memory, Numbered(at.memory));
-  if (at.index >= kPlaces || bytes > memory->layout_.place_bytes) {
-    return InvalidArgument("frame place: {} bytes in place {}, of {} with {} bytes each", bytes,
-                           at.index, kPlaces, memory->layout_.place_bytes);
+  if (at.memory > others_.size() || (at.memory > 0 && others_[at.memory - 1] == nullptr)) {
+    return InvalidArgument("frame place: of memory {}, of {} that were passed", at.memory,
+                           others_.size());
+  }
+  const auto memory = at.memory == 0 ? shared_from_this() : others_[at.memory - 1];
+  if (at.index >= kPlaces || bytes > largest_payload_) {
+    return InvalidArgument("frame place: {} bytes in place {}, of {} for {} bytes each", bytes,
+                           at.index, kPlaces, largest_payload_);
   }
   control().popped.store(number + 1, std::memory_order_release);
   if (bytes > 0) {
@@ -267,11 +289,12 @@ void LinkMemory::SetSleeps(bool sleeps) {
 StatusOr<MemoryDoor> MemoryDoor::Open() {
   MemoryDoor door;
   door.socket_ = DatagramSocket();
-  door.name_ = std::string(kDoorPrefix) + RandomName();
+  door.name_ = RandomTicket();
+  door.secret_ = RandomTicket();
   sockaddr_un address;
   const socklen_t length = AddressOf(door.name_, &address);
   const int on = 1;
-  if (!door.socket_.valid() ||
+  if (!door.socket_.valid() || !AdmitOnly(door.socket_.get(), door.secret_) ||
       setsockopt(door.socket_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0 ||
       bind(door.socket_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
     return Error(absl::StatusCode::kUnavailable, "no socket for the memory of a link: {}",
@@ -280,10 +303,10 @@ StatusOr<MemoryDoor> MemoryDoor::Open() {
   return door;
 }
 
-StatusOr<std::shared_ptr<LinkMemory>> MemoryDoor::Receive(const std::string& token) const {
+StatusOr<std::shared_ptr<LinkMemory>> MemoryDoor::Receive(size_t largest_payload) const {
   while (true) {
-    LinkMemory::Layout layout;
-    iovec part = {&layout, sizeof(layout)};
+    std::array<char, kTicketBytes> secret;
+    iovec part = {secret.data(), secret.size()};
     msghdr message = {};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
@@ -296,39 +319,39 @@ StatusOr<std::shared_ptr<LinkMemory>> MemoryDoor::Receive(const std::string& tok
                    std::strerror(errno));
     }
     PassedFiles::Received received = PassedFiles::Of(&message);
-    if (received.user != geteuid() || bytes != sizeof(layout)) continue;
-    const std::string came(layout.token.begin(), layout.token.end());
-    if (!SameTicket(came, FromHex(token).value_or(""))) continue;
+    if (received.user != geteuid()) continue;
     if (received.files.size() != 1) {
-      return InvalidArgument("memory of a link: {} files, expected 1", received.files.size());
+      return Error(absl::StatusCode::kResourceExhausted,
+                   "memory of a link: {} files came, expected 1; has this process too many open?",
+                   received.files.size());
     }
-    return LinkMemory::Map(layout, std::move(received.files.front()));
+    return LinkMemory::Map(largest_payload, std::move(received.files.front()));
   }
 }
 
-Status MemoryDoor::Pass(const LinkMemory& memory, const std::string& name,
-                        const std::string& token) {
-  const std::optional<std::string> bits = FromHex(token);
-  if (!NamesDoor(name) || !bits || bits->size() != kTicketBytes) {
-    return Error(absl::StatusCode::kNotFound, "no door has such a name, or no link such a token");
+Status MemoryDoor::Pass(const LinkMemory& memory, const std::string& address) {
+  if (address.size() != kAddressBytes) {
+    return Error(absl::StatusCode::kNotFound, "no door has an address of {} bytes", address.size());
   }
-  sockaddr_un address;
-  LinkMemory::Layout layout = memory.layout_;
-  std::ranges::copy(*bits, layout.token.begin());
-  iovec part = {&layout, sizeof(layout)};
+  const std::string name = address.substr(0, kTicketBytes);
+  std::string secret = address.substr(kTicketBytes);
+  sockaddr_un to;
+  iovec part = {secret.data(), secret.size()};
   msghdr message = {};
-  message.msg_name = &address;
-  message.msg_namelen = AddressOf(name, &address);
+  message.msg_name = &to;
+  message.msg_namelen = AddressOf(name, &to);
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   PassedFiles passed;
   const std::array files = {memory.memory_.file()};
   passed.SendWith(&message, files);
   const OwnedFile socket = DatagramSocket();
-  if (socket.valid() && sendmsg(socket.get(), &message, MSG_NOSIGNAL) == sizeof(layout)) {
+  if (socket.valid() &&
+      sendmsg(socket.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(secret.size())) {
     return absl::OkStatus();
   }
-  return Error(absl::StatusCode::kNotFound, "door {}: {}", name, std::strerror(errno));
+  return Error(absl::StatusCode::kNotFound, "no door for the memory of a link: {}",
+               std::strerror(errno));
 }
 
 }  // namespace ringmaster::ring

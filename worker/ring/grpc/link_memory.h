@@ -6,11 +6,10 @@
 //
 // A place is free, or held: by the sender while it writes, by the receiver from when the frame is
 // in the queue until its payload is gone. Holders are counted in the memory itself. What a receiver
-// sends on stays at its place, too: it passes the memory to its successor before the first such
-// frame, and a frame says which memory its place is of.
+// sends on stays at its place, too, once its successor knows the memory: it passes that before, and
+// a frame says which memory its place is of.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,25 +30,27 @@ namespace ringmaster::ring {
 class LinkMemory;
 
 // Where one end of a link gets memory from the other: a socket with a name that only this host and
-// network namespace know. Thread-compatible.
+// network namespace know, and that nothing comes in at without the door's secret: the kernel drops
+// it (a filter), so that what a stranger sends is never this process's. Thread-compatible.
 class MemoryDoor {
  public:
   // UNAVAILABLE: the system makes no such socket.
   [[nodiscard]] static StatusOr<MemoryDoor> Open();
-  [[nodiscard]] const std::string& name() const { return name_; }
-  // The next memory that was passed with this token; what another user sent, or somebody who does
-  // not know the token, is dropped. NOT_FOUND: nothing came. INVALID_ARGUMENT: it is not such
-  // memory.
-  [[nodiscard]] StatusOr<std::shared_ptr<LinkMemory>> Receive(const std::string& token) const;
+  // The bits of its name, and its secret: for who is to pass memory here, and nobody else.
+  static constexpr size_t kAddressBytes = 2 * kTicketBytes;
+  [[nodiscard]] std::string address() const { return name_ + secret_; }
+  // The next memory that was passed here, for payloads as of LinkMemory::Create; what another user
+  // sent is dropped. NOT_FOUND: nothing came. INVALID_ARGUMENT: it is not such memory.
+  // RESOURCE_EXHAUSTED: this process has no room for it.
+  [[nodiscard]] StatusOr<std::shared_ptr<LinkMemory>> Receive(size_t largest_payload) const;
 
-  // Passes `memory` to who opened the door of that name, for the link that has the token.
-  // NOT_FOUND: nobody here did, so that the other end is elsewhere, or its door is full.
-  [[nodiscard]] static Status Pass(const LinkMemory& memory, const std::string& name,
-                                   const std::string& token);
+  // Passes `memory` to who opened the door of that address. NOT_FOUND: nobody here did, so that the
+  // other end is elsewhere, or its door is full.
+  [[nodiscard]] static Status Pass(const LinkMemory& memory, const std::string& address);
 
  private:
   OwnedFile socket_;
-  std::string name_;
+  std::string name_, secret_;  // kTicketBytes each
 };
 
 class LinkMemory : public std::enable_shared_from_this<LinkMemory> {
@@ -57,8 +58,6 @@ class LinkMemory : public std::enable_shared_from_this<LinkMemory> {
   // The receiver's: for payloads of `largest_payload` bytes at most. Pages are taken when a payload
   // is first written to them. RESOURCE_EXHAUSTED: the system has none left.
   [[nodiscard]] static StatusOr<std::shared_ptr<LinkMemory>> Create(size_t largest_payload);
-  // What the stream says of it, so that the sender takes no other: 128 random bits, in hexadecimal.
-  [[nodiscard]] std::string Token() const;
 
   // ---- The sender's.
 
@@ -71,7 +70,8 @@ class LinkMemory : public std::enable_shared_from_this<LinkMemory> {
   };
   // Puts a frame behind those that are in the queue. The payload stays where it is if that is a
   // place, here or where frames `received` from this worker's predecessor lie (null: it has none),
-  // else it is copied to one. `header.after` counts frames of the stream.
+  // and the receiver knows that memory by now, else it is copied to one. `header.after` counts
+  // frames of the stream.
   [[nodiscard]] Pushed Push(const FrameHeader& header, const Payload& payload,
                             const std::shared_ptr<LinkMemory>& received);
   // Frames that were put there so far.
@@ -94,19 +94,16 @@ class LinkMemory : public std::enable_shared_from_this<LinkMemory> {
   friend class MemoryDoor;
   struct Control;
   struct Entry;
-  struct Layout {  // of what is passed, beside the file
-    uint32_t places = 0;
-    uint32_t place_bytes = 0;
-    std::array<uint8_t, kTicketBytes> token = {};
-  };
-  LinkMemory(Layout layout, SharedMemory memory) : layout_(layout), memory_(std::move(memory)) {}
+  LinkMemory(size_t largest_payload, SharedMemory memory)
+      : largest_payload_(largest_payload), memory_(std::move(memory)) {}
   [[nodiscard]] static size_t ControlBytes();
-  [[nodiscard]] static size_t BytesOf(const Layout& layout);
-  [[nodiscard]] static StatusOr<std::shared_ptr<LinkMemory>> Map(const Layout& layout,
+  [[nodiscard]] static size_t BytesFor(size_t largest_payload);
+  [[nodiscard]] static StatusOr<std::shared_ptr<LinkMemory>> Map(size_t largest_payload,
                                                                  OwnedFile file);
   [[nodiscard]] Control& control() const;
   [[nodiscard]] Entry& entry(uint32_t number) const;
   [[nodiscard]] uint8_t* place(uint32_t index) const;
+  [[nodiscard]] size_t place_bytes() const;
   // Whoever holds a place until the last copy of the pointer is gone.
   [[nodiscard]] std::shared_ptr<uint8_t> Held(uint32_t index);
 
@@ -120,15 +117,15 @@ class LinkMemory : public std::enable_shared_from_this<LinkMemory> {
   // Sender: where the payload can stay, held once more for the receiver.
   [[nodiscard]] std::optional<Place> Stay(const Payload& payload,
                                           const std::shared_ptr<LinkMemory>& received);
-  // Sender: which number the receiver knows `other` by; passes it where it does not yet know it.
+  // Sender: which number the receiver knows `other` by, if it does; passes it, once.
   [[nodiscard]] std::optional<uint32_t> NumberOf(const std::shared_ptr<LinkMemory>& other);
-  // Receiver: what has the number; it may be at the door yet.
-  [[nodiscard]] StatusOr<std::shared_ptr<LinkMemory>> Numbered(uint32_t memory);
+  // Receiver: takes what was passed since, and says so in the memory.
+  void TakeOthers();
 
-  const Layout layout_;
+  const size_t largest_payload_;
   const SharedMemory memory_;
-  // What the sender passed, in this order. Each end's own list: of the sender's thread or the
-  // receiver's.
+  // What the sender passed, in this order; null: the receiver has no room for it. Each end's own
+  // list: of the sender's thread or the receiver's.
   std::vector<std::shared_ptr<LinkMemory>> others_;
   std::optional<MemoryDoor> door_;  // of the receiver, for those
 };

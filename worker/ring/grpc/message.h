@@ -40,8 +40,6 @@ struct RingPlace {
 void AddHello(const v1::LinkHello& hello, grpc::ClientContext* context);
 // In the answer of whoever accepts a stream: initial metadata alone may come with a refusal, too.
 inline constexpr char kAcceptedKey[] = "ringmaster-accepted";
-// Likewise: the token of the memory that the receiver has passed to the door that the hello names.
-inline constexpr char kMemoryKey[] = "ringmaster-memory";
 // INVALID_ARGUMENT: there is none, it does not parse, lacks a field, or is of another protocol
 // version.
 [[nodiscard]] StatusOr<v1::LinkHello> ReadHello(const grpc::ServerContextBase& context);

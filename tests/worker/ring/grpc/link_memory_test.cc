@@ -1,26 +1,30 @@
 #include "worker/ring/grpc/link_memory.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "common/files.h"
+#include "common/sha256.h"
 #include "common/status.h"
+#include "worker/process/passed_files.h"
 #include "worker/ring/link.h"
 
 namespace ringmaster::ring {
 namespace {
 
 constexpr size_t kLargest = 10'000;  // of a payload: places are of three pages
-
-bool PassTo(const std::string& door, const LinkMemory& memory) {
-  return MemoryDoor::Pass(memory, door, memory.Token()).ok();
-}
 
 // Both ends of the memory of one link: two views of it, as two processes have.
 struct Ends {
@@ -29,8 +33,8 @@ struct Ends {
   Ends() {
     auto made = LinkMemory::Create(kLargest);
     auto door = MemoryDoor::Open();
-    if (!made.ok() || !door.ok() || !PassTo(door->name(), **made)) return;
-    auto passed = door->Receive((*made)->Token());
+    if (!made.ok() || !door.ok() || !MemoryDoor::Pass(**made, door->address()).ok()) return;
+    auto passed = door->Receive(kLargest);
     if (!passed.ok()) return;
     receiver = *made;
     sender = *passed;
@@ -64,6 +68,16 @@ Payload SendOn(const Payload& payload, const Ends& from, const Ends& to) {
   const auto frame = to.receiver->Pop();
   REQUIRE(frame.ok());
   return frame->payload;
+}
+
+// So that `to` knows the memory of `from`: the first frame that goes on is copied.
+void Introduce(const Ends& from, const Ends& to) {
+  std::shared_ptr<uint8_t> place = from.sender->Lend(kLargest);
+  REQUIRE(place != nullptr);
+  REQUIRE(Push(from, In(place, 100)) == Pushed::kYes);
+  const Payload copy = SendOn(from.receiver->Pop()->payload, from, to);
+  place.get()[17] = 6;
+  CHECK(copy.Copy()[17] == 5);
 }
 
 // As many places as one link's sender can have now.
@@ -215,6 +229,7 @@ TEST_CASE(
     "LinkMemory: what goes on from link to link stays at its place until the last one's end") {
   const Ends first, second, third;
   REQUIRE((first.sender != nullptr && second.sender != nullptr && third.sender != nullptr));
+  Introduce(first, second);
   const size_t places = FreePlaces(first);
   for (int round = 0; round < 3; ++round) {
     std::shared_ptr<uint8_t> place = first.sender->Lend(kLargest);
@@ -225,8 +240,9 @@ TEST_CASE(
     far = SendOn(SendOn(far, first, second), second, third);
     CHECK(far.Copy() == std::vector<uint8_t>(5'000, 5));
     start[17] = 6;
-    CHECK(far.Copy()[17] == 6);
-    CHECK(FreePlaces(first) == places - 1);
+    // The third link knows the first one's memory behind the first frame that came from there.
+    CHECK(far.Copy()[17] == (round == 0 ? 5 : 6));
+    CHECK(FreePlaces(first) == places - (round == 0 ? 0 : 1));
     CHECK(FreePlaces(second) == places);
     far = Payload();
     CHECK(FreePlaces(first) == places);
@@ -238,6 +254,7 @@ TEST_CASE("LinkMemory: what comes from more memories than a link passes is copie
   std::vector<Payload> far;
   for (uint8_t i = 0; i < 20; ++i) {
     const Ends ends;
+    Introduce(ends, last);
     std::shared_ptr<uint8_t> place = ends.sender->Lend(kLargest);
     REQUIRE(place != nullptr);
     REQUIRE(Push(ends, In(place, 100)) == Pushed::kYes);
@@ -250,9 +267,9 @@ TEST_CASE("LinkMemory: what comes from more memories than a link passes is copie
 TEST_CASE("LinkMemory: a payload that is too large finds no place") {
   Ends ends;
   REQUIRE(ends.sender != nullptr);
-  CHECK(Push(ends, Numbers(12'288)) == Pushed::kYes);  // whole pages
-  CHECK(Push(ends, Numbers(12'289)) == Pushed::kNo);
-  CHECK(ends.sender->Lend(12'289) == nullptr);
+  CHECK(Push(ends, Numbers(kLargest)) == Pushed::kYes);
+  CHECK(Push(ends, Numbers(kLargest + 1)) == Pushed::kNo);  // the page has room for it
+  CHECK(ends.sender->Lend(kLargest + 1) == nullptr);
   CHECK(ends.sender->pushed() == 1);
 }
 
@@ -276,7 +293,7 @@ TEST_CASE("LinkMemory: what is no frame, or is no longer what its header says, i
   CHECK(refused(header, payload, 4'711).find("payload checksum") != std::string::npos);
   header.payload_bytes = 5'999;
   CHECK(refused(header, payload, 6'000).find("payload checksum") != std::string::npos);
-  header.payload_bytes = 12'289;
+  header.payload_bytes = kLargest + 1;
   CHECK(refused(header, payload, 6'000).find("frame place") != std::string::npos);
   header = HeaderOf(payload);
   header.phase = static_cast<Phase>(9);
@@ -302,26 +319,28 @@ TEST_CASE("LinkMemory: a place of a memory that was not passed is refused") {
   CHECK(std::string(Message(status)).find("frame place: of memory") != std::string::npos);
 }
 
-TEST_CASE("MemoryDoor: nothing, a stranger's socket and a door that is shut") {
+TEST_CASE("MemoryDoor: nothing came, and nobody is there") {
   const auto memory = LinkMemory::Create(kLargest);
   REQUIRE(memory.ok());
   std::string shut;
   {
-    const auto door = MemoryDoor::Open();
-    REQUIRE(door.ok());
-    shut = door->name();
-    CHECK(door->Receive((*memory)->Token()).status().code() == absl::StatusCode::kNotFound);
-    const auto other = MemoryDoor::Open();
-    REQUIRE(other.ok());
-    CHECK(other->name() != shut);
+    const auto door = MemoryDoor::Open(), other = MemoryDoor::Open();
+    REQUIRE((door.ok() && other.ok()));
+    shut = door->address();
+    CHECK(other->address() != shut);
+    CHECK(door->Receive(kLargest).status().code() == absl::StatusCode::kNotFound);
   }
-  for (const std::string& name :
-       {shut, std::string(), std::string("/run/systemd/notify"), shut + "0",
-        std::string("ringmaster-link-") + std::string(32, 'g')}) {
-    INFO(name);
-    CHECK(MemoryDoor::Pass(**memory, name, (*memory)->Token()).code() ==
-          absl::StatusCode::kNotFound);
+  for (const std::string& address : {shut, std::string(), shut + "0", shut.substr(1)}) {
+    CHECK(MemoryDoor::Pass(**memory, address).code() == absl::StatusCode::kNotFound);
   }
+}
+
+TEST_CASE("MemoryDoor: what is not for payloads of that size is refused") {
+  const auto door = MemoryDoor::Open();
+  const auto memory = LinkMemory::Create(kLargest);
+  REQUIRE((door.ok() && memory.ok()));
+  REQUIRE(MemoryDoor::Pass(**memory, door->address()).ok());
+  CHECK(door->Receive(kLargest * 2).status().code() == absl::StatusCode::kInvalidArgument);
 }
 
 TEST_CASE("MemoryDoor: what another user passes is not taken") {
@@ -332,31 +351,79 @@ TEST_CASE("MemoryDoor: what another user passes is not taken") {
   const pid_t child = fork();
   if (child == 0) {
     if (setuid(65'534) != 0) _exit(2);
-    _exit(PassTo(door->name(), **memory) ? 0 : 1);
+    _exit(MemoryDoor::Pass(**memory, door->address()).ok() ? 0 : 1);
   }
   int outcome = 0;
   REQUIRE(waitpid(child, &outcome, 0) == child);
   if (WIFEXITED(outcome) && WEXITSTATUS(outcome) == 2) return;  // nor in this sandbox
   REQUIRE(outcome == 0);
-  CHECK(door->Receive((*memory)->Token()).status().code() == absl::StatusCode::kNotFound);
+  CHECK(door->Receive(kLargest).status().code() == absl::StatusCode::kNotFound);
   // And does not keep what this user does from being found.
-  REQUIRE(PassTo(door->name(), **memory));
-  CHECK(door->Receive((*memory)->Token()).ok());
+  REQUIRE(MemoryDoor::Pass(**memory, door->address()).ok());
+  CHECK(door->Receive(kLargest).ok());
 }
 
-TEST_CASE("MemoryDoor: nor what somebody passes who does not know what the stream says") {
+// A file of a stranger's that closes late (a socket with SO_LINGER) would else keep its receiver
+// waiting, and many would keep others out: neither comes in.
+TEST_CASE("MemoryDoor: what comes without its secret takes no room, nor do its files come in") {
   const auto door = MemoryDoor::Open();
-  const auto memory = LinkMemory::Create(kLargest), other = LinkMemory::Create(kLargest);
-  REQUIRE((door.ok() && memory.ok() && other.ok()));
-  REQUIRE((*memory)->Token().size() == 32);
-  REQUIRE((*memory)->Token() != (*other)->Token());
-  REQUIRE(PassTo(door->name(), **other));
-  REQUIRE(PassTo(door->name(), **memory));
-  const auto received = door->Receive((*memory)->Token());
-  REQUIRE(received.ok());
-  CHECK((*received)->Token() == (*memory)->Token());
-  for (const std::string& token : {std::string(), std::string("no token"), (*memory)->Token()}) {
-    CHECK(door->Receive(token).status().code() == absl::StatusCode::kNotFound);
+  const auto memory = LinkMemory::Create(kLargest);
+  REQUIRE((door.ok() && memory.ok()));
+  std::array<int, 2> ends;
+  REQUIRE(pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
+  const OwnedFile from(ends[0]);
+  OwnedFile to(ends[1]);
+  const std::string name = "ringmaster-link-" + Hex(door->address().substr(0, kTicketBytes));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const OwnedFile socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  std::string wrong = door->address().substr(kTicketBytes);
+  wrong.back() ^= 1;
+  for (const std::string& secret : {wrong, std::string(), std::string("x"), wrong + "more",
+                                    door->address().substr(kTicketBytes) + "more"}) {
+    for (int i = 0; i < 100; ++i) {
+      std::string sent = secret;
+      iovec part = {sent.data(), sent.size()};
+      msghdr message = {};
+      message.msg_name = &address;
+      message.msg_namelen =
+          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+      message.msg_iov = &part;
+      message.msg_iovlen = 1;
+      PassedFiles passed;
+      const std::array files = {to.get()};
+      passed.SendWith(&message, files);
+      REQUIRE(sendmsg(socket.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sent.size()));
+    }
+  }
+  to = OwnedFile();
+  char byte;
+  CHECK(read(from.get(), &byte, 1) == 0);  // nobody has the other end of the pipe any more
+  CHECK(door->Receive(kLargest).status().code() == absl::StatusCode::kNotFound);
+  REQUIRE(MemoryDoor::Pass(**memory, door->address()).ok());
+  CHECK(door->Receive(kLargest).ok());
+}
+
+TEST_CASE("LinkMemory: a receiver without room for one more file has frames of others copied") {
+  const Ends first, second;
+  REQUIRE((first.sender != nullptr && second.sender != nullptr));
+  rlimit before = {};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  std::shared_ptr<uint8_t> place = first.sender->Lend(kLargest);
+  uint8_t* const start = place.get();
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(Push(first, In(place, 100)) == Pushed::kYes);
+    const Payload payload = first.receiver->Pop()->payload;
+    REQUIRE(second.sender->Push(HeaderOf(payload), payload, first.receiver) == Pushed::kYes);
+    rlimit none = before;
+    none.rlim_cur = 3;
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    const auto frame = second.receiver->Pop();
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    REQUIRE(frame.ok());
+    start[17] = 6;
+    CHECK(frame->payload.Copy()[17] == 5);
   }
 }
 

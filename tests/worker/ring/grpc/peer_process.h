@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <string>
 
+#include "tests/worker/ring/grpc/port_ring.h"
 #include "worker/ring/grpc/ring_port.h"
 
 extern char** environ;
@@ -22,6 +23,7 @@ namespace ringmaster::ring {
   LinkOptions options;
   options.job_id = "job-1";
   options.generation = {1, 1};
+  options.ticket = kTicket;
   options.successor_address = "127.0.0.1:" + std::to_string(peer_port);
   options.successor_name = "worker-1";
   options.self_name = "worker-0";

@@ -207,7 +207,6 @@ TEST_CASE("PeerWatch: a neighbour on both edges that dies or stands still is acc
   REQUIRE(peer_port != 0);
   PortRing ring(2);
   WatchOptions options = ring.WatchOf({0, 1}, 0, {1, 1});
-  options.ticket.clear();  // as the process that is the other member
   options.successor_address = "127.0.0.1:" + std::to_string(peer_port);
   if (!dies) options.limits.silence = options.limits.widest_silence = seconds(1);
   Accused accused;
@@ -215,7 +214,6 @@ TEST_CASE("PeerWatch: a neighbour on both edges that dies or stands still is acc
   auto watch = ring.port(0)->Watch(options);
   REQUIRE(watch.ok());
   LinkOptions link = ring.OptionsOf({0, 1}, 0, {1, 1});
-  link.ticket.clear();
   link.successor_address = options.successor_address;
   peer.WritePort(ring.port(0)->port());
   const auto linked = ring.port(0)->Connect(link, steady_clock::now() + seconds(20));

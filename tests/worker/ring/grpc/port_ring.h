@@ -12,6 +12,9 @@
 
 namespace ringmaster::ring {
 
+// Of every generation in these tests.
+inline constexpr char kTicket[] = "sixteen bytes...";
+
 // How payloads go: as ports do by themselves, over TCP like those between hosts, or in one way on
 // some edges and in the other on others.
 enum class Payloads : uint8_t { kMemory, kTcp, kBoth };
@@ -54,7 +57,6 @@ class PortRing {
     options.limits.connect = std::chrono::minutes(10);
     return options;
   }
-  static constexpr char kTicket[] = "sixteen bytes...";
   static std::string Name(uint32_t member) { return "worker-" + std::to_string(member); }
 
   // The links of a ring in the order of `order`; a null link for a ring of one.
@@ -93,7 +95,7 @@ inline constexpr GenerationId kGeneration{3, 5};
   RingPlace place;
   place.job_id = "job-1";
   place.generation = generation;
-  place.ticket = PortRing::kTicket;
+  place.ticket = kTicket;
   place.self_name = PortRing::Name(sender);
   place.self_incarnation = place.self_name + "-process";
   return HelloOf(place);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/worker/ring/grpc/port_ring.h"
 #include "worker/ring/all_reduce.h"
 #include "worker/ring/grpc/event_queue.h"
 #include "worker/ring/grpc/ring_port.h"
@@ -42,6 +43,7 @@ int main() {
   LinkOptions options;
   options.job_id = "job-1";
   options.generation = {1, 1};
+  options.ticket = kTicket;
   options.successor_address = "127.0.0.1:" + std::to_string(successor);
   options.self_name = "worker-1";
   options.self_incarnation = "worker-1-process";
