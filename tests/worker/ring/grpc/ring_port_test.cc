@@ -44,6 +44,8 @@ std::vector<std::unique_ptr<Link>> Connected(PortRing* ring, const std::vector<u
 }
 
 steady_clock::time_point Soon() { return steady_clock::now() + seconds(10); }
+// Of what an event alone may end: without it the test stands still.
+steady_clock::time_point Never() { return steady_clock::now() + std::chrono::hours(1); }
 
 // One frame from `from` to `to`.
 Status Pass(Link* from, Link* to, uint32_t segment) {
@@ -409,12 +411,10 @@ TEST_CASE(
     std::vector<std::future<Status>> waiting;
     for (const auto& link : links) {
       waiting.push_back(
-          std::async(std::launch::async, [&link]() { return link->Receive(Soon()).status(); }));
+          std::async(std::launch::async, [&link]() { return link->Receive(Never()).status(); }));
     }
-    const auto start = steady_clock::now();
     links[0]->Cancel(absl::CancelledError("fenced"));
     CHECK(waiting[0].get() == absl::CancelledError("fenced"));
-    CHECK(steady_clock::now() - start < milliseconds(50));
     const Status predecessor = waiting[2].get();
     CHECK(predecessor.code() == absl::StatusCode::kAborted);
     CHECK(Has(predecessor, "worker worker-0 left the ring: fenced"));
