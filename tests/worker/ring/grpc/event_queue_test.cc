@@ -18,14 +18,17 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
+// Nothing but an event ends a wait, and the queue stays whose it is.
+constexpr QueueLimits kNoTimer{.idle = std::chrono::hours(1), .slice = std::chrono::hours(1)};
+
 // The queue of a server without calls; its events are alarms, of which an owner says when.
 struct Queued {
-  Queued() {
+  explicit Queued(QueueLimits limits = kNoTimer) {
     grpc::ServerBuilder builder;
     builder.RegisterAsyncGenericService(&service);
     auto queue = builder.AddCompletionQueue();
     server = builder.BuildAndStart();
-    events = std::make_unique<EventQueue>(std::move(queue));
+    events = std::make_unique<EventQueue>(std::move(queue), limits);
   }
   ~Queued() { Stop(); }
   void Stop() {
@@ -88,7 +91,7 @@ TEST_CASE("EventQueue: who polls deals with events itself, until it gives the qu
 }
 
 TEST_CASE("EventQueue: who stays away from the queue loses it, and may have it again") {
-  Queued queued;
+  Queued queued({.idle = milliseconds(10)});
   Drain(queued.events.get());
   auto where = queued.where.get_future();
   queued.Ring();
