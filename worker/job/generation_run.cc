@@ -19,9 +19,6 @@ namespace {
 constexpr std::chrono::minutes kFetchLimit{9};
 // A neighbour ends its former run first.
 constexpr std::chrono::minutes kConnectLimit{11};
-// A neighbour that left the ring of its own accord was fenced, or told the coordinator why: the
-// fence comes here too, and is a better reason than ours.
-constexpr std::chrono::seconds kBetterReasonLimit{2};
 
 Outcome OutcomeOf(RunEnd end) {
   switch (end) {
@@ -186,7 +183,8 @@ bool GenerationRun::Connect(const std::stop_token& stop) {
         surroundings_->port->Connect(link, std::chrono::steady_clock::now() + kConnectLimit);
     if (!connected.ok()) {
       const bool lost = connected.status().code() == absl::StatusCode::kUnavailable;
-      const bool stopped = lost ? stop.stop_requested() : WaitForStop(stop, kBetterReasonLimit);
+      const bool stopped =
+          lost ? stop.stop_requested() : WaitForStop(stop, surroundings_->better_reason_limit);
       End(stopped ? Outcome::kStopped : Outcome::kPeerLost, connected.status(),
           ring::NeighbourOf(connected.status()));
       return false;
@@ -243,7 +241,8 @@ void GenerationRun::Describe(const RunResult& result, const RunStops& stops) {
   ended_.folded = result.folded;
   ended_.evaluated = result.evaluated;
   const EitherStop either(stops.now.get_token(), stops.at_boundary.get_token());
-  if (result.end == RunEnd::kStopped && !WaitForStop(either.token(), kBetterReasonLimit)) {
+  if (result.end == RunEnd::kStopped &&
+      !WaitForStop(either.token(), surroundings_->better_reason_limit)) {
     // Another member was fenced at this boundary.
     ended_.outcome = Outcome::kPeerLost;
     ended_.reason = "the ring ended at a step boundary for a fence that did not come here";
@@ -255,7 +254,7 @@ void GenerationRun::Describe(const RunResult& result, const RunStops& stops) {
     return;
   }
   if (result.link_error == absl::StatusCode::kAborted &&
-      WaitForStop(either.token(), kBetterReasonLimit)) {
+      WaitForStop(either.token(), surroundings_->better_reason_limit)) {
     ended_.outcome = Outcome::kStopped;
   }
 }

@@ -6,6 +6,7 @@
 #include <grpcpp/channel.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <stop_token>
@@ -34,6 +35,9 @@ struct RunSurroundings {
   StartPhases* phases = nullptr;
   std::function<void(Event)> post;
   std::function<UploadRights()> rights;  // to deliver checkpoints of the job that is served
+  // A neighbour that left the ring of its own accord was fenced, or told the coordinator why: the
+  // fence comes here too, within this, and is a better reason than ours.
+  std::chrono::milliseconds better_reason_limit{2'000};
 };
 
 // How a run is told to end.

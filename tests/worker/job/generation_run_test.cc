@@ -1,6 +1,10 @@
 #include "worker/job/generation_run.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <future>
+#include <thread>
 #include <utility>
 
 #include "tests/support/forwarding_link.h"
@@ -95,6 +99,17 @@ struct RankOne {
   StateMark mark;
   std::atomic<bool> training = false;
   RunStops stops;
+};
+
+// Tells when its own member has ended it.
+struct EndedLink : ring::ForwardingLink {
+  using ForwardingLink::ForwardingLink;
+  void Cancel(Status reason) override {
+    ForwardingLink::Cancel(std::move(reason));
+    if (!told.exchange(true)) ended.set_value();
+  }
+  std::atomic<bool> told = false;
+  std::promise<void> ended;
 };
 
 template <typename T>
@@ -197,11 +212,14 @@ TEST_CASE("GenerationRun: a ring that broke because it is fenced accuses nobody"
 TEST_CASE("GenerationRun: a neighbour that left because it was fenced is no loss") {
   for (const RunStop when : {RunStop::kNow, RunStop::kAtBoundary}) {
     RankOne run;
-    std::jthread coordinator;
-    run.port.on_connect = [&]() {
-      run.ring.link(0)->Cancel(absl::CancelledError("fenced"));
-      coordinator = std::jthread([&]() { run.stops.Request(when); });
-    };
+    run.surroundings.better_reason_limit = std::chrono::hours(1);
+    EndedLink link(run.port.link);
+    run.port.link = &link;
+    run.port.on_connect = [&]() { run.ring.link(0)->Cancel(absl::CancelledError("fenced")); };
+    const std::jthread coordinator([&]() {
+      link.ended.get_future().wait();
+      run.stops.Request(when);
+    });
     CHECK(run.Go().outcome == Outcome::kStopped);
   }
 }

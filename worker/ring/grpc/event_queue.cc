@@ -14,10 +14,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// After which a borrower that does not poll has something else to do.
-constexpr std::chrono::milliseconds kIdle{100};
-constexpr std::chrono::milliseconds kStopping{1};
-constexpr std::chrono::seconds kSlice{1};  // of a wait of the own thread
+constexpr std::chrono::milliseconds kStopping{1};  // `idle`, after Stop
 
 gpr_timespec TimespecOf(EventQueue::TimePoint deadline) {
   if (deadline == kNoWait) return gpr_inf_past(GPR_CLOCK_MONOTONIC);
@@ -37,8 +34,9 @@ void PollQueuesApart() {
   (void)setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "50", /*overwrite=*/0);
 }
 
-EventQueue::EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue)
+EventQueue::EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue, QueueLimits limits)
     : queue_(std::move(queue)),
+      limits_(limits),
       woken_([this](bool /*ok*/) {
         MutexLock lock(wake_mu_);
         waking_ = false;
@@ -96,9 +94,12 @@ bool EventQueue::Hold() {
     changed_.NotifyAll();
   }
   if (holder_ == Holder::kOwn) return true;
-  const auto idle = stopping_ ? kStopping : kIdle;
+  const bool stopping = stopping_;
+  const auto idle = stopping ? kStopping : limits_.idle;
   changed_.WaitUntil(mu_, steady_clock::now() + idle,
-                     [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return holder_ == Holder::kOwn; });
+                     [this, stopping]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                       return holder_ == Holder::kOwn || stopping_ != stopping;
+                     });
   Holder borrowed = Holder::kBorrowed;
   if (steady_clock::now() - polled_.load(std::memory_order_relaxed) < idle) return false;
   holder_.compare_exchange_strong(borrowed, Holder::kOwn);
@@ -107,7 +108,7 @@ bool EventQueue::Hold() {
 
 void EventQueue::Run() {
   while (!over_) {
-    if (Hold()) PollOnce(steady_clock::now() + kSlice);
+    if (Hold()) PollOnce(steady_clock::now() + limits_.slice);
   }
   MutexLock lock(mu_);
   changed_.NotifyAll();

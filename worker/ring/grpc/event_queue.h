@@ -23,6 +23,12 @@ namespace ringmaster::ring {
 // all is right, and slower. What the environment says of either stays.
 void PollQueuesApart();
 
+struct QueueLimits {
+  // After which a borrower that does not poll has something else to do.
+  std::chrono::milliseconds idle{100};
+  std::chrono::milliseconds slice{1'000};  // of a wait of the own thread, which any event ends
+};
+
 class EventQueue {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -40,15 +46,15 @@ class EventQueue {
     const std::function<void(bool ok)> happened_;
   };
 
-  explicit EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue);
+  explicit EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue, QueueLimits limits = {});
   ~EventQueue() { Stop(); }
 
   [[nodiscard]] grpc::ServerCompletionQueue* grpc() { return queue_.get(); }
 
   // Waits for an event, and deals with it, on this thread; false: none until `deadline`, or never
   // again. One thread calls it at a time. It takes the queue from its own thread, and keeps it
-  // until it gives it back, or does not poll for a tenth of a second; then it is true at once, as
-  // the own thread may have dealt with something.
+  // until it gives it back, or does not poll for as long as `idle`; then it is true at once, as the
+  // own thread may have dealt with something.
   bool Poll(TimePoint deadline);
   void GiveBack();
   // Ends a Poll that waits, or the next one.
@@ -68,6 +74,7 @@ class EventQueue {
   bool PollOnce(TimePoint deadline);
 
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  const QueueLimits limits_;
   Event woken_;
   std::atomic<Holder> holder_{Holder::kOwn};
   std::atomic<TimePoint> polled_{TimePoint()};  // by the borrower, last

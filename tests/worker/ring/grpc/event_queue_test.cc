@@ -1,15 +1,12 @@
 #include "worker/ring/grpc/event_queue.h"
 
-#include <grpcpp/generic/async_generic_service.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
-
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <future>
-#include <memory>
 #include <thread>
+
+#include "tests/worker/ring/grpc/lone_queue.h"
 
 namespace ringmaster::ring {
 namespace {
@@ -18,25 +15,12 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
-// The queue of a server without calls; its events are alarms, of which an owner says when.
-struct Queued {
-  Queued() {
-    grpc::ServerBuilder builder;
-    builder.RegisterAsyncGenericService(&service);
-    auto queue = builder.AddCompletionQueue();
-    server = builder.BuildAndStart();
-    events = std::make_unique<EventQueue>(std::move(queue));
-  }
+// Its events are alarms, of which an owner says when.
+struct Queued : LoneQueue {
+  using LoneQueue::LoneQueue;
   ~Queued() { Stop(); }
-  void Stop() {
-    server->Shutdown(std::chrono::system_clock::now());
-    events->Stop();
-  }
   void Ring() { alarm.Set(events->grpc(), std::chrono::system_clock::now(), &rung); }
 
-  grpc::AsyncGenericService service;
-  std::unique_ptr<grpc::Server> server;
-  std::unique_ptr<EventQueue> events;
   std::promise<std::thread::id> where;
   EventQueue::Event rung{[this](bool /*ok*/) { where.set_value(std::this_thread::get_id()); }};
   grpc::Alarm alarm;
@@ -88,7 +72,7 @@ TEST_CASE("EventQueue: who polls deals with events itself, until it gives the qu
 }
 
 TEST_CASE("EventQueue: who stays away from the queue loses it, and may have it again") {
-  Queued queued;
+  Queued queued({.idle = milliseconds(10)});
   Drain(queued.events.get());
   auto where = queued.where.get_future();
   queued.Ring();

@@ -28,6 +28,8 @@ constexpr uint32_t kFlipBuckets = 3;
 constexpr size_t kRecordBlocks = 2;
 // A frame that lost its length waits for bytes that nobody sends, until this is over.
 constexpr seconds kFlipPatience{2};
+// Where nothing was changed all of it comes.
+constexpr seconds kUnflippedPatience{60};
 
 // What one member of two came to.
 struct FlipMember {
@@ -38,8 +40,8 @@ struct FlipMember {
 
 class FlipCase {
  public:
-  FlipCase(PortRing* ring, GenerationId generation, std::string address)
-      : ring_(ring), generation_(generation), address_(std::move(address)) {}
+  FlipCase(PortRing* ring, GenerationId generation, std::string address, seconds patience)
+      : ring_(ring), generation_(generation), address_(std::move(address)), patience_(patience) {}
 
   // Member 0 reaches member 1 at the address.
   std::vector<FlipMember> Run() {
@@ -102,11 +104,10 @@ class FlipCase {
     LinkOptions options = ring_->OptionsOf({0, 1}, rank, generation_);
     if (rank == 0) options.successor_address = address_;
     RING_ASSIGN_OR_RETURN(const auto link,
-                          ring_->port(rank)->Connect(options, Clock::now() + kFlipPatience));
+                          ring_->port(rank)->Connect(options, Clock::now() + patience_));
     Sums sums(rank);
-    AllReduce reduce(
-        link.get(), {rank, 2},
-        {.segment_elements = 4 * exact::kBlockElements, .progress_limit = kFlipPatience});
+    AllReduce reduce(link.get(), {rank, 2},
+                     {.segment_elements = 4 * exact::kBlockElements, .progress_limit = patience_});
     const Status status = ReduceRound(&reduce, &sums);
     for (uint32_t bucket = 0; bucket <= kFlipBuckets; ++bucket) {
       if (sums.Contribution(bucket) != Own(rank, bucket)) {
@@ -143,16 +144,17 @@ class FlipCase {
   PortRing* const ring_;
   const GenerationId generation_;
   const std::string address_;
+  const seconds patience_;
 };
 
 // How many of a run had which effect, for people.
 using Effects = std::map<std::string, int>;
 
 // Empty: as it should be.
-std::string Judge(const FlipMember& member) {
+std::string Judge(const FlipMember& member, seconds patience) {
   if (!member.wrong.empty()) return member.wrong;
   // Connecting, and a wait for one frame; the rest is room for a machine under load.
-  if (member.took > 2 * kFlipPatience + seconds(30)) return "it took too long";
+  if (member.took > 2 * patience + seconds(30)) return "it took too long";
   if (member.status.ok()) return "";
   switch (member.status.code()) {
     case absl::StatusCode::kUnavailable:         // the connection broke: the neighbour, by name
@@ -176,13 +178,13 @@ std::string FlipBits(int count, uint64_t seed, Effects* effects) {
   PortRing ring(2, {}, Payloads::kTcp);
   std::mt19937_64 random(seed);
   uint64_t next = 0;
-  const auto through = [&](Flip flip, std::string* told) {
+  const auto through = [&](Flip flip, seconds patience, std::string* told) {
     FlippingProxy proxy(ring.port(1)->port(), flip);
-    FlipCase run(&ring, {1, ++next}, fmt::format("127.0.0.1:{}", proxy.port()));
+    FlipCase run(&ring, {1, ++next}, fmt::format("127.0.0.1:{}", proxy.port()), patience);
     const std::vector<FlipMember> members = run.Run();
     proxy.Stop();
     for (uint32_t rank = 0; rank < 2; ++rank) {
-      if (const std::string bad = Judge(members[rank]); !bad.empty()) {
+      if (const std::string bad = Judge(members[rank], patience); !bad.empty()) {
         *told = fmt::format("worker-{}, byte {} bit {} {}: {}", rank, flip.byte, flip.bit,
                             flip.way == Way::kToServer ? "to the server" : "to the client", bad);
       }
@@ -193,7 +195,7 @@ std::string FlipBits(int count, uint64_t seed, Effects* effects) {
   };
   // Without a flip: how many bytes there are.
   std::string told;
-  const auto bytes = through({Way::kToServer, UINT64_MAX, 0}, &told);
+  const auto bytes = through({Way::kToServer, UINT64_MAX, 0}, kUnflippedPatience, &told);
   if (!told.empty() || bytes[0] < 10'000 || bytes[1] < 20) return "without a flip: " + told;
   const auto draw = [&](uint64_t most) {
     return std::uniform_int_distribution<uint64_t>(0, most)(random);
@@ -205,7 +207,7 @@ std::string FlipBits(int count, uint64_t seed, Effects* effects) {
     const uint64_t all = bytes[static_cast<size_t>(flip.way)];
     flip.byte = draw(draw(2) == 0 ? std::min<uint64_t>(all - 1, 400) : all - 1);
     flip.bit = static_cast<int>(draw(7));
-    (void)through(flip, &told);
+    (void)through(flip, kFlipPatience, &told);
   }
   return told;
 }

@@ -1,7 +1,12 @@
 #include "worker/ring/grpc/peer_watch.h"
 
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +15,7 @@
 
 #include "common/bounded_queue.h"
 #include "common/rpc/rpc_status.h"
+#include "ringmaster/v1/ring.grpc.pb.h"
 #include "tests/worker/ring/grpc/peer_process.h"
 #include "tests/worker/ring/grpc/port_ring.h"
 #include "tests/worker/ring/grpc/raw_stream.h"
@@ -71,6 +77,46 @@ struct RawRing {
   [[nodiscard]] bool accepted() const { return watch != nullptr && predecessor->WaitAccepted(); }
 };
 
+// A worker that takes one pulse, and breaks it off when it is told to, without a reason.
+class MuteSuccessor : public v1::Ring::CallbackService {
+ public:
+  MuteSuccessor() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~MuteSuccessor() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  // As soon as it has come.
+  void BreakOff() { came_.get_future().get()->End(); }
+
+  grpc::ServerBidiReactor<v1::Beat, v1::Beat>* Pulse(
+      grpc::CallbackServerContext* /*context*/) override {
+    came_.set_value(&stream_);
+    return &stream_;
+  }
+
+ private:
+  class Stream : public grpc::ServerBidiReactor<v1::Beat, v1::Beat> {
+   public:
+    void End() {
+      if (!ended_.exchange(true)) Finish({grpc::StatusCode::UNAVAILABLE, "broken off"});
+    }
+    void OnCancel() override { End(); }
+    void OnDone() override {}
+
+   private:
+    std::atomic<bool> ended_ = false;
+  };
+
+  int port_ = 0;
+  Stream stream_;
+  std::promise<Stream*> came_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
 }  // namespace
 
 TEST_CASE("PeerWatch: beats go to the predecessor too, numbered, with what the sender is at") {
@@ -99,25 +145,46 @@ TEST_CASE("PeerWatch: a predecessor that falls silent is accused, with what it w
   CHECK(ring.accused.none());
 }
 
-TEST_CASE("PeerWatch: a predecessor that breaks off is accused, one that says goodbye is not") {
-  {
-    RawRing ring;
-    REQUIRE(ring.accepted());
-    REQUIRE(ring.predecessor->Write(BeatOf(1)));
-    ring.predecessor.reset();
-    const Accusation accusation = ring.accused.Next();
-    CHECK(accusation.peer == "worker-0");
-    CHECK(accusation.reason.find("is lost: its pulse stream broke") != std::string::npos);
-  }
-  // The successor is accused when the predecessor has been silent for long: all that happens.
-  RawRing ring({.silence = milliseconds(100), .connect = milliseconds(500)});
+TEST_CASE("PeerWatch: a predecessor that breaks off is accused") {
+  RawRing ring;
   REQUIRE(ring.accepted());
-  REQUIRE(ring.predecessor->Write(BeatOf(0)));
-  CHECK(ring.predecessor->Finish().ok());
+  REQUIRE(ring.predecessor->Write(BeatOf(1)));
   ring.predecessor.reset();
-  CHECK(ring.accused.Next().peer == "worker-2");
-  ring.watch.reset();
-  CHECK(ring.accused.none());
+  const Accusation accusation = ring.accused.Next();
+  CHECK(accusation.peer == "worker-0");
+  CHECK(accusation.reason.find("is lost: its pulse stream broke") != std::string::npos);
+}
+
+// Its thread judges twice: at the beginning, when nobody is connected, and when the successor
+// breaks off. Whoever is connected then, and has not left, is silent for too long.
+TEST_CASE("PeerWatch: a predecessor that says goodbye is not accused") {
+  PortRing ports(3);
+  MuteSuccessor successor;
+  Accused accused;
+  WatchOptions options = ports.WatchOf({0, 1, 2}, 1, kGeneration);
+  options.successor_address = successor.address();
+  options.limits.interval = std::chrono::hours(1);
+  options.limits.silence = options.limits.widest_silence = milliseconds(-1);
+  accused.Fill(&options);
+  std::promise<void> judged;
+  options.content = [&]() {
+    judged.set_value();
+    return Pulse();
+  };
+  auto watch = ports.port(1)->Watch(options);
+  REQUIRE(watch.ok());
+  judged.get_future().get();
+  {
+    RawStream predecessor(ports.port(1)->port(), HelloOf(0), kPulseMethod);
+    REQUIRE(predecessor.WaitAccepted());
+    REQUIRE(predecessor.Write(BeatOf(1)));
+    REQUIRE(predecessor.Write(BeatOf(0)));
+    CHECK(predecessor.Finish().ok());  // then it was heard
+  }
+  successor.BreakOff();
+  CHECK(accused.Next().peer == "worker-2");
+  watch->reset();
+  CHECK(accused.none());
 }
 
 TEST_CASE("PeerWatch: its end tells the predecessor so, and the next generation's begins at once") {

@@ -44,6 +44,22 @@ std::vector<std::unique_ptr<Link>> Connected(PortRing* ring, const std::vector<u
 }
 
 steady_clock::time_point Soon() { return steady_clock::now() + seconds(10); }
+// Of what an event alone may end: without it the test stands still.
+steady_clock::time_point Never() { return steady_clock::now() + std::chrono::hours(1); }
+
+// Where `count` goes no further for a second, past `least`; 0: it is not there within a minute, or
+// went on for that long.
+uint32_t StandsStillAt(const std::atomic<uint32_t>& count, uint32_t least) {
+  const auto end = steady_clock::now() + minutes(1);
+  auto since = steady_clock::now();
+  for (uint32_t last = 0; steady_clock::now() < end; std::this_thread::yield()) {
+    const uint32_t at = count;
+    if (at != last) since = steady_clock::now();
+    if (at > least && steady_clock::now() - since > seconds(1)) return at;
+    last = at;
+  }
+  return 0;
+}
 
 // One frame from `from` to `to`.
 Status Pass(Link* from, Link* to, uint32_t segment) {
@@ -205,36 +221,60 @@ TEST_CASE("RingPort: a ring of which every member sends a whole window first doe
 }
 
 TEST_CASE("RingPort: a sender waits for a receiver that takes nothing, within bounds") {
+  // What HTTP/2's windows grow by has no other bound on every machine: see stalled_test.cc.
+  constexpr uint32_t kNoEnd = 1'000;
   PortRing ring(2);
   const auto links = Connected(&ring, {0, 1});
   const Payload payload(std::vector<uint8_t>(1 << 20, 3));
-  Status status;
-  uint32_t sent = 0;
-  for (; sent < 1000 && status.ok(); ++sent) {
-    status =
-        links[0]->Send(HeaderFor(sent, payload), payload, steady_clock::now() + milliseconds(500));
+  std::atomic<uint32_t> sent = 0;
+  std::atomic<bool> enough = false;
+  Status sending;
+  std::jthread sender([&]() {
+    while (!enough && sent < kNoEnd && sending.ok()) {
+      sending = links[0]->Send(HeaderFor(sent, payload), payload, Never());
+      if (sending.ok()) ++sent;
+    }
+  });
+  const uint32_t held = StandsStillAt(sent, kWindowFrames);
+  CHECK(held > kWindowFrames);
+  CHECK(held < kNoEnd);
+  enough = true;
+  const auto receive = [&](uint32_t first, uint32_t end) {
+    for (uint32_t i = first; i < end; ++i) {
+      const StatusOr<Frame> frame = links[1]->Receive(Soon());
+      if (!frame.ok()) return frame.status();
+      if (frame->header.segment != i) return Internal("got {}, not {}", frame->header.segment, i);
+    }
+    return absl::OkStatus();
+  };
+  const Status received = receive(0, held);
+  // Else the sender would wait on.
+  if (held == 0 || !received.ok()) links[0]->Cancel(absl::CancelledError("the test ends"));
+  sender.join();
+  CHECK(received == absl::OkStatus());
+  CHECK(sending == absl::OkStatus());
+  CHECK(receive(held, sent) == absl::OkStatus());
+
+  Status late;
+  for (uint32_t more = 0; more < kNoEnd && late.ok(); ++more) {
+    late = links[0]->Send(HeaderFor(sent + more, payload), payload, kNoWait);
   }
-  CHECK(status.code() == absl::StatusCode::kDeadlineExceeded);
-  CHECK(sent > kWindowFrames);
-  // Own 8 MiB, sockets, HTTP/2's lookahead and what its windows grow by: see stalled_test.cc.
-  CHECK(sent < kWindowFrames + 256);
-  for (uint32_t i = 0; i + 1 < sent; ++i) {
-    const StatusOr<Frame> frame = links[1]->Receive(Soon());
-    REQUIRE(frame.ok());
-    REQUIRE(frame->header.segment == i);
-  }
+  CHECK(late.code() == absl::StatusCode::kDeadlineExceeded);
+  CHECK(Has(late, "successor worker-1 took no frame in time"));
 }
 
 TEST_CASE("RingPort: a stream that comes before its receiver joins waits for it") {
   PortRing ring(2);
   RawStream early(ring.port(1)->port(), HelloOf(0));
-  const auto link = ring.port(1)->Connect(ring.OptionsOf({0, 1}, 1, kGeneration),
-                                          steady_clock::now() + milliseconds(300));
-  // Member 0 never joins, but its stream was taken.
+  LinkOptions options = ring.OptionsOf({0, 1}, 1, kGeneration);
+  std::stop_source stop;
+  options.stop = stop.get_token();
+  auto joining =
+      std::async(std::launch::async, [&]() { return ring.port(1)->Connect(options, Never()); });
+  // Member 0 never joins, but its stream is taken.
   CHECK(early.WaitAccepted());
-  CHECK(link.status().code() == absl::StatusCode::kDeadlineExceeded);
-  CHECK(Has(link.status(), "successor worker-0 did not accept the stream"));
-  CHECK_FALSE(Has(link.status(), "predecessor"));
+  stop.request_stop();
+  CHECK(joining.get().status().code() == absl::StatusCode::kCancelled);
 }
 
 TEST_CASE("RingPort: a deadline names everybody who is missing") {
@@ -412,12 +452,10 @@ TEST_CASE(
     std::vector<std::future<Status>> waiting;
     for (const auto& link : links) {
       waiting.push_back(
-          std::async(std::launch::async, [&link]() { return link->Receive(Soon()).status(); }));
+          std::async(std::launch::async, [&link]() { return link->Receive(Never()).status(); }));
     }
-    const auto start = steady_clock::now();
     links[0]->Cancel(absl::CancelledError("fenced"));
     CHECK(waiting[0].get() == absl::CancelledError("fenced"));
-    CHECK(steady_clock::now() - start < milliseconds(50));
     const Status predecessor = waiting[2].get();
     CHECK(predecessor.code() == absl::StatusCode::kAborted);
     CHECK(Has(predecessor, "worker worker-0 left the ring: fenced"));

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -236,12 +238,28 @@ TEST_CASE("WarmChannels: nothing is made in the pause behind Keep") {
   Warmed warm({.pause = kPause});
   const auto told = steady_clock::now();
   warm.channels->Keep({To("b", b)});
-  CHECK(warm.channels->Take(To("b", b), Use::kLink) == nullptr);  // and it is not made any more
+  REQUIRE(warm.AreConnected(3));
+  const MutexLock lock(warm.mu);
+  CHECK(warm.dialled[0].at - told >= kPause);
+}
+
+TEST_CASE("WarmChannels: what is wanted before it is made is not made any more") {
+  const auto b = Port();
+  const auto here = std::this_thread::get_id();
+  std::promise<void> open;  // the way of thread "ring-warm" to its first channel
+  Warmed warm({.issue = [&, opened = open.get_future().share()]() {
+    if (std::this_thread::get_id() != here) opened.wait();
+    return std::string();
+  }});
+  warm.channels->Keep({To("b", b)});
+  CHECK(warm.channels->Take(To("b", b), Use::kLink) == nullptr);
+  CHECK(warm.made() == 0);
+  open.set_value();
   REQUIRE(warm.AreConnected(2));
   const MutexLock lock(warm.mu);
   REQUIRE(warm.dialled.size() == 2);
   CHECK(warm.dialled[0].use == Use::kPulse);
-  CHECK(warm.dialled[0].at - told >= kPause);
+  CHECK(warm.dialled[1].use == Use::kState);
 }
 
 TEST_CASE("RingPort: the next ring uses the connections that are ready, and each of them once") {
