@@ -21,8 +21,8 @@ namespace {
 
 // Of reading whole checkpoints: a slow link and a large state may take hours.
 constexpr std::chrono::hours kCheckpointDeadline(24);
-constexpr std::chrono::minutes kPieceDeadline(5);  // between two pieces of a download
-constexpr std::chrono::milliseconds kRefusalLimit(1'000);
+constexpr std::chrono::minutes kPieceDeadline(5);         // between two pieces of a download
+constexpr std::chrono::milliseconds kSilentLimit(1'000);  // more, of a port that was silent so far
 constexpr std::chrono::milliseconds kRenewLimit(5'000);
 constexpr char kLogin[] =
     "`ringctl login TOKEN` makes you known there (`ringctl token create` on the coordinator's host "
@@ -131,8 +131,10 @@ Client::Client(Way way, std::chrono::milliseconds patience)
       bench_(v1::Bench::NewStub(channel_)),
       access_(v1::Access::NewStub(channel_)) {}
 
-std::string Client::Refusal() const {
-  return way_.cluster.empty() ? RefusalAt(way_.address, kRefusalLimit) : "";
+std::string Client::Refusal(grpc::StatusCode end) const {
+  if (!way_.cluster.empty()) return "";
+  const bool silent = end == grpc::StatusCode::DEADLINE_EXCEEDED;
+  return RefusalAt(way_.address, silent ? std::min(patience_, kSilentLimit) : patience_);
 }
 
 Status Client::Unreachable(const std::string& why) const {
@@ -153,7 +155,8 @@ Status Client::Translate(const grpc::Status& status) const {
   const std::string reason = ErrorReason(status);
   const bool stopping = reason == "UNAVAILABLE";  // it says so itself, and will be back or not
   if (!reason.empty() && !stopping) return Internal("{}", Message(FromGrpc(status)));
-  if (const std::string refusal = Refusal(); !refusal.empty()) {
+  const std::string refusal = stopping ? "" : Refusal(status.error_code());
+  if (!refusal.empty()) {
     return Error(absl::StatusCode::kPermissionDenied, "the coordinator at {} refuses you: {}",
                  way_.coordinator, refusal);
   }

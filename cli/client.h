@@ -36,7 +36,8 @@ class Client {
   // FAILED_PRECONDITION, UNAUTHENTICATED: there is no such context, or its credentials cannot be
   // used, why, and what to do; nothing was sent. A certificate past two thirds of its life is
   // renewed before, or by another ringctl that does so already; when that fails the old one is
-  // used, as long as it is good. `patience` bounds each call that is not a stream.
+  // used, as long as it is good. `patience` bounds each call that is not a stream, and behind one
+  // that was broken off the question why.
   static StatusOr<Client> Create(const std::string& coordinator,
                                  std::chrono::milliseconds patience = std::chrono::seconds(10));
 
@@ -115,8 +116,8 @@ class Client {
                                                                         const Request&, Response*),
                                const Request& request);
   Status Translate(const grpc::Status& status) const;
-  // What a port that does not let in this user says; empty: nothing.
-  [[nodiscard]] std::string Refusal() const;
+  // What a port that does not let in this user says, at which a call ended so; empty: nothing.
+  [[nodiscard]] std::string Refusal(grpc::StatusCode end) const;
   [[nodiscard]] Status Unreachable(const std::string& why) const;
   // NOT_FOUND gains the job that was probably meant.
   Status Translate(const grpc::Status& status, const std::string& job_id);

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "common/net/socket.h"
 #include "common/rpc/acceptor.h"
@@ -31,13 +32,18 @@ constexpr milliseconds kSlice{20};  // between two looks at `stop`
 constexpr size_t kMaxRefusal = 1'024;
 constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";  // RFC 9113, 3.4
 
-// What comes on a connection until it ends.
+// Whether what was heard is the beginning of a refusal, of which more will come.
+bool IsCutOff(const std::string& heard) {
+  const std::string_view forbidden = kForbidden;
+  if (!heard.starts_with(forbidden)) return forbidden.starts_with(heard);
+  return heard.size() < kMaxRefusal && heard.find('\n', forbidden.size()) == std::string::npos;
+}
+
+// What comes on a connection until it ends, or is a refusal, or can be none.
 std::string Hear(const OwnedFile& file, steady_clock::time_point until) {
   std::string heard;
-  while (heard.size() < kMaxRefusal) {
-    const auto left = std::chrono::duration_cast<milliseconds>(until - steady_clock::now());
-    pollfd wait = {file.get(), POLLIN, 0};
-    if (left.count() <= 0 || poll(&wait, 1, static_cast<int>(left.count())) <= 0) break;
+  while (IsCutOff(heard)) {
+    if (!AwaitSocket(file.get(), POLLIN, until, "a refusal").ok()) break;
     char bytes[kMaxRefusal];
     const ssize_t count = recv(file.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
     if (count <= 0) break;

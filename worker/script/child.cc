@@ -8,6 +8,7 @@
 
 #include <utility>
 
+#include "common/net/socket.h"
 #include "common/text.h"
 #include "worker/backend/failure.h"
 
@@ -15,7 +16,12 @@ namespace ringmaster::script {
 namespace {
 
 constexpr std::chrono::seconds kFarewell{1};
-constexpr std::chrono::milliseconds kStackTime{1'000};  // to write its stacks
+constexpr std::chrono::seconds kLastTime{3};  // after which a child whose lane ended has ended
+
+// A pidfd is readable then.
+bool EndsWithin(int process, std::chrono::milliseconds limit) {
+  return AwaitSocket(process, POLLIN, std::chrono::steady_clock::now() + limit, "its end").ok();
+}
 
 Status Raised(const std::string& process, const v1::ScriptRaised& raised) {
   // People read the traceback; the last line of it says what, the one before where.
@@ -38,15 +44,20 @@ void Child::Kill() {
   if (handle < 0) return Interrupt();
   // faulthandler's, which the zygote has set up, needs no cooperation of what hangs.
   syscall(SYS_pidfd_send_signal, handle, SIGUSR1, nullptr, 0);
-  pollfd ended = {handle, POLLIN, 0};
-  poll(&ended, 1, static_cast<int>(kStackTime.count()));
+  (void)EndsWithin(handle, process_.stack_limit);
   syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0);
+}
+
+Fate Child::FateNow() const {
+  if (!process_.fate) return {"is gone: it ended, or was killed"};
+  const bool lives = process_.handle.valid() && !EndsWithin(process_.handle.get(), kLastTime);
+  return lives ? Fate{"has closed its lane"} : process_.fate();
 }
 
 StatusOr<Packet> Child::Next(Deadline deadline) {
   StatusOr<Packet> packet = Receive(lane_.get(), deadline);
   if (absl::IsUnavailable(packet.status())) {
-    const Fate fate = process_.fate ? process_.fate() : Fate{"is gone: it ended, or was killed"};
+    const Fate fate = FateNow();
     killed_ = fate.killed;
     return Error(absl::StatusCode::kUnavailable, "{} {}", process_.called, fate.words);
   }

@@ -34,8 +34,9 @@ struct Fate {
 // The process of a child, where it is one that may be ended.
 struct ChildProcess {
   std::string called;              // in messages: core0 (process 4711)
-  OwnedFile handle = OwnedFile();  // a pidfd; none: it is not ours to end
-  std::function<Fate()> fate;      // once its lane has ended
+  OwnedFile handle = OwnedFile();  // a pidfd; none: it is not ours to end, or has ended
+  std::function<Fate()> fate;      // once it has ended
+  std::chrono::milliseconds stack_limit{1'000};  // of Kill, for what it writes
 };
 
 class Child {
@@ -72,6 +73,8 @@ class Child {
   void Kill();
 
  private:
+  // How it ended, once its lane has.
+  [[nodiscard]] Fate FateNow() const;
   // The next packet, which is of this kind; what a script raised as an error.
   [[nodiscard]] StatusOr<Packet> Expect(PacketKind kind, Deadline deadline);
   [[nodiscard]] StatusOr<Packet> Next(Deadline deadline);
@@ -91,9 +94,10 @@ class ChildSource {
  public:
   virtual ~ChildSource() = default;
   // A child that has attached. FAILED_PRECONDITION: none can be had, or its script raised;
-  // UNAVAILABLE: it died on its way; CANCELLED: `stop` came first.
+  // UNAVAILABLE: it died on its way; DEADLINE_EXCEEDED: it was there for `patience`, and did not
+  // attach; CANCELLED: `stop` came first.
   [[nodiscard]] virtual StatusOr<StartedChild> Start(const v1::ScriptHello& hello,
-                                                     Deadline deadline,
+                                                     std::chrono::milliseconds patience,
                                                      const std::stop_token& stop) = 0;
 };
 

@@ -187,11 +187,12 @@ Status ScriptCore::EnsureChild(const ScriptWeights& weights) {
   hello.set_core(number_);
   hello.set_threads(core_.threads);
   hello.set_deterministic(true);
-  const Deadline deadline = steady_clock::now() + options_.attach_limit;
-  RING_ASSIGN_OR_RETURN(StartedChild started, children_->Start(hello, deadline, core_.stop));
+  RING_ASSIGN_OR_RETURN(StartedChild started,
+                        children_->Start(hello, options_.attach_limit, core_.stop));
   RING_RETURN_IF_ERROR(CheckSame(started.attached.facts, started.child->called()));
   const std::stop_callback end(core_.stop, [child = started.child.get()] { child->Interrupt(); });
-  RING_RETURN_IF_ERROR(started.child->LayOut(weights.layout(), weights.memory(), deadline));
+  RING_RETURN_IF_ERROR(started.child->LayOut(weights.layout(), weights.memory(),
+                                             steady_clock::now() + options_.attach_limit));
   child_ = std::move(started.child);
   foretold_.clear();
   return absl::OkStatus();

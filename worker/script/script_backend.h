@@ -23,7 +23,8 @@ struct ScriptOptions {
   // Of the worker as it attached: by it jobs are placed. What beside it moves a script's bits, its
   // libraries, the coordinator compares in the facts.
   v1::NumericsClass numerics;
-  // After which a child that comes up, or that computes a shard, is ended.
+  // After which a child that comes up, to attach and from there to READY, or that computes a shard,
+  // is ended.
   std::chrono::milliseconds attach_limit{600'000}, shard_limit{600'000};
 };
 

@@ -16,8 +16,6 @@
 namespace ringmaster::script {
 namespace {
 
-using std::chrono::steady_clock;
-
 constexpr const char* kDefaultInterpreter = "default";
 
 // Of this process's environment: what programs and their libraries are found by, and what sets up
@@ -109,13 +107,14 @@ std::string FindPackage() {
   return "";
 }
 
-StatusOr<StartedChild> FirstChild::Start(const v1::ScriptHello& hello, Deadline deadline,
+StatusOr<StartedChild> FirstChild::Start(const v1::ScriptHello& hello,
+                                         std::chrono::milliseconds patience,
                                          const std::stop_token& stop) {
   if (hello.core() == 0) {
     MutexLock lock(mu_);
     if (first_.child != nullptr) return std::move(first_);
   }
-  if (others_ != nullptr) return others_->Start(hello, deadline, stop);
+  if (others_ != nullptr) return others_->Start(hello, patience, stop);
   return FailedPrecondition("the script is over");
 }
 
@@ -140,9 +139,7 @@ StatusOr<std::unique_ptr<ScriptJob>> ScriptJob::Open(const v1::Script& script,
   v1::ScriptHello hello;
   hello.set_threads(options.threads);
   hello.set_deterministic(true);
-  RING_ASSIGN_OR_RETURN(
-      StartedChild first,
-      job->zygote_->Start(hello, steady_clock::now() + options.attach_limit, stop));
+  RING_ASSIGN_OR_RETURN(StartedChild first, job->zygote_->Start(hello, options.attach_limit, stop));
   job->facts_ = first.attached.facts;
   OwnedFile initial = std::move(first.attached.initial);
   job->children_ = std::make_unique<FirstChild>(std::move(first), job->zygote_.get());

@@ -42,7 +42,8 @@ class FirstChild final : public ChildSource {
  public:
   // `others` outlives it; nullptr: there is no other one.
   FirstChild(StartedChild first, ChildSource* others) : first_(std::move(first)), others_(others) {}
-  [[nodiscard]] StatusOr<StartedChild> Start(const v1::ScriptHello& hello, Deadline deadline,
+  [[nodiscard]] StatusOr<StartedChild> Start(const v1::ScriptHello& hello,
+                                             std::chrono::milliseconds patience,
                                              const std::stop_token& stop) override;
 
  private:

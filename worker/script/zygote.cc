@@ -24,12 +24,12 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kForkTime{60};  // for a fork of a process that is up
-constexpr std::chrono::seconds kFateTime{3};   // after which a child whose lane ended has ended
-constexpr size_t kMostFates = 1'000;           // that are kept, the newest
-constexpr uint32_t kMostKills = 5;             // of one that is not up yet
-constexpr uint32_t kLinesASecond = 200;        // of one child
-constexpr int kLookAgain = 60'000;             // ms
+// Of a process that is up: for a fork, and to say how a child ended.
+constexpr std::chrono::seconds kAnswerTime{60};
+constexpr size_t kMostFates = 1'000;     // that are kept, the newest
+constexpr uint32_t kMostKills = 5;       // of one that is not up yet
+constexpr uint32_t kLinesASecond = 200;  // of one child
+constexpr int kLookAgain = 60'000;       // ms
 
 constexpr const char* kGone = "is gone: the process that it was a fork of ended";
 
@@ -181,8 +181,8 @@ StatusOr<std::shared_ptr<Subprocess>> Zygote::EnsureProcess(const std::stop_toke
   return process_;
 }
 
-StatusOr<std::unique_ptr<Child>> Zygote::Fork(uint32_t core, Deadline deadline,
-                                              const std::stop_token& stop, bool* killed) {
+StatusOr<std::unique_ptr<Child>> Zygote::Fork(uint32_t core, const std::stop_token& stop,
+                                              bool* killed) {
   std::array<int, 2> ends = {}, pipe_ends = {};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return Error(absl::StatusCode::kResourceExhausted, "cannot make a socket: {}",
@@ -207,7 +207,7 @@ StatusOr<std::unique_ptr<Child>> Zygote::Fork(uint32_t core, Deadline deadline,
   }
   const ForkCall call = {core};
   const std::array<int, 2> files = {theirs.get(), written.get()};
-  const Deadline limit = std::min(deadline, steady_clock::now() + kForkTime);
+  const Deadline limit = steady_clock::now() + kAnswerTime;
   const Status sent = Send(process->control(), PacketKind::kFork,
                            {reinterpret_cast<const char*>(&call), sizeof(call)}, files, limit);
   if (absl::IsUnavailable(sent)) {
@@ -228,7 +228,7 @@ StatusOr<std::unique_ptr<Child>> Zygote::Fork(uint32_t core, Deadline deadline,
     if (!changed_.WaitUntil(mu_, limit, answered)) {
       return Error(absl::StatusCode::kUnavailable,
                    "the script's interpreter did not fork a child for core {} within {}", core,
-                   ExactDuration(kForkTime));
+                   ExactDuration(kAnswerTime));
     }
     forked = forked_;
   }
@@ -242,6 +242,11 @@ StatusOr<std::unique_ptr<Child>> Zygote::Fork(uint32_t core, Deadline deadline,
     return Error(absl::StatusCode::kResourceExhausted, "cannot fork a child for core {}: {}", core,
                  std::strerror(-id));
   }
+  OwnedFile handle(static_cast<int>(syscall(SYS_pidfd_open, id, 0)));
+  if (!handle.valid() && errno != ESRCH) {
+    return Error(absl::StatusCode::kResourceExhausted, "cannot watch a child for core {}: {}", core,
+                 std::strerror(errno));
+  }
   {
     MutexLock lock(mu_);
     fresh_.push_back(std::make_unique<Output>(core, std::move(printed), &options_));
@@ -249,28 +254,32 @@ StatusOr<std::unique_ptr<Child>> Zygote::Fork(uint32_t core, Deadline deadline,
   Wake();
   return std::make_unique<Child>(
       std::move(ours),
-      ChildProcess{.called = fmt::format("core{} (process {})", core, id),
-                   .handle = OwnedFile(static_cast<int>(syscall(SYS_pidfd_open, id, 0))),
-                   .fate = [this, id] { return FateOf(id); }});
+      ChildProcess{
+          .called = fmt::format("core{} (process {})", core, id),
+          .handle = std::move(handle),
+          .fate = [this, id, parent = std::weak_ptr(process)] { return FateOf(id, parent); },
+          .stack_limit = options_.stack_limit});
 }
 
-StatusOr<StartedChild> Zygote::Start(const v1::ScriptHello& hello, Deadline deadline,
+StatusOr<StartedChild> Zygote::Start(const v1::ScriptHello& hello,
+                                     std::chrono::milliseconds patience,
                                      const std::stop_token& stop) {
   for (uint32_t kills = 1;; ++kills) {
     bool killed = false;
-    StatusOr<StartedChild> started = StartOnce(hello, deadline, stop, &killed);
+    StatusOr<StartedChild> started = StartOnce(hello, patience, stop, &killed);
     if (!killed || kills == kMostKills || stop.stop_requested()) return started;
     spdlog::warn("{}; another one is started", Message(started.status()));
   }
 }
 
-StatusOr<StartedChild> Zygote::StartOnce(const v1::ScriptHello& hello, Deadline deadline,
+StatusOr<StartedChild> Zygote::StartOnce(const v1::ScriptHello& hello,
+                                         std::chrono::milliseconds patience,
                                          const std::stop_token& stop, bool* killed) {
   if (stop.stop_requested()) return JobEnds();
   StartedChild started;
-  RING_ASSIGN_OR_RETURN(started.child, Fork(hello.core(), deadline, stop, killed));
+  RING_ASSIGN_OR_RETURN(started.child, Fork(hello.core(), stop, killed));
   const std::stop_callback end(stop, [child = started.child.get()] { child->Interrupt(); });
-  StatusOr<Attached> attached = started.child->Attach(hello, deadline);
+  StatusOr<Attached> attached = started.child->Attach(hello, steady_clock::now() + patience);
   *killed = !attached.ok() && started.child->killed();
   if (stop.stop_requested()) return JobEnds();
   if (absl::IsDeadlineExceeded(attached.status())) {
@@ -285,18 +294,23 @@ StatusOr<StartedChild> Zygote::StartOnce(const v1::ScriptHello& hello, Deadline 
   return started;
 }
 
-Fate Zygote::FateOf(pid_t id) {
+Fate Zygote::FateOf(pid_t id, const std::weak_ptr<Subprocess>& parent) {
   MutexLock lock(mu_);
   const auto find = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return std::ranges::find(ended_, id, &std::pair<pid_t, int>::first);
   };
-  const auto known = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return find() != ended_.end() || followed_->over;
+  const auto gone = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return followed_->over || followed_->process.owner_before(parent) ||
+           parent.owner_before(followed_->process);
   };
-  changed_.WaitUntil(mu_, steady_clock::now() + kFateTime, known);
+  const auto known = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return find() != ended_.end() || gone();
+  };
+  changed_.WaitUntil(mu_, steady_clock::now() + kAnswerTime, known);
   const auto at = find();
   if (at == ended_.end()) {
-    return followed_->over ? Fate{kGone, true} : Fate{"has closed its lane"};
+    return gone() ? Fate{kGone, true}
+                  : Fate{"has ended, and the process that it was a fork of does not say how"};
   }
   const int status = at->second;
   ended_.erase(at);
@@ -339,7 +353,7 @@ void Zygote::Loop() {
       for (std::unique_ptr<Output>& fresh : fresh_) outputs.push_back(std::move(fresh));
       fresh_.clear();
       if (followed_ && !followed_->over) process = followed_->process;
-      if (ending_ && process == nullptr) return;
+      if (ending_ && process == nullptr) break;
     }
     std::vector<pollfd> files = {{wake_.get(), POLLIN, 0},
                                  {process != nullptr ? process->control() : -1, POLLIN, 0}};
@@ -361,6 +375,8 @@ void Zygote::Loop() {
       changed_.NotifyAll();
     }
   }
+  // What is there yet: where one hung that was ended before all of them.
+  for (const auto& output : outputs) (void)output->Read();
 }
 
 }  // namespace ringmaster::script

@@ -33,7 +33,8 @@ struct ZygoteOptions {
   std::vector<std::string> environment;  // NAME=VALUE; the package is in its PYTHONPATH
   std::string script;                    // path
   std::vector<std::string> arguments;
-  std::chrono::milliseconds up_limit{600'000};  // for what it imports
+  std::chrono::milliseconds up_limit{600'000};   // for what it imports
+  std::chrono::milliseconds stack_limit{1'000};  // of a child that hangs, to say where
   // What a child prints, one line, on the zygote's thread. Of a flood the first lines of each
   // second.
   std::function<void(uint32_t core, const std::string& line)> print;
@@ -48,7 +49,9 @@ class Zygote final : public ChildSource {
   Zygote(const Zygote&) = delete;
   Zygote& operator=(const Zygote&) = delete;
 
-  [[nodiscard]] StatusOr<StartedChild> Start(const v1::ScriptHello& hello, Deadline deadline,
+  // `patience` counts from the child's birth.
+  [[nodiscard]] StatusOr<StartedChild> Start(const v1::ScriptHello& hello,
+                                             std::chrono::milliseconds patience,
                                              const std::stop_token& stop) override;
 
  private:
@@ -72,13 +75,14 @@ class Zygote final : public ChildSource {
   [[nodiscard]] StatusOr<std::shared_ptr<Subprocess>> StartProcess(
       const std::stop_token& stop) const;
   // `killed`: the process was, before it could.
-  [[nodiscard]] StatusOr<std::unique_ptr<Child>> Fork(uint32_t core, Deadline deadline,
-                                                      const std::stop_token& stop, bool* killed);
+  [[nodiscard]] StatusOr<std::unique_ptr<Child>> Fork(uint32_t core, const std::stop_token& stop,
+                                                      bool* killed);
   // `killed`: the child was, or what it is to be a fork of.
-  [[nodiscard]] StatusOr<StartedChild> StartOnce(const v1::ScriptHello& hello, Deadline deadline,
+  [[nodiscard]] StatusOr<StartedChild> StartOnce(const v1::ScriptHello& hello,
+                                                 std::chrono::milliseconds patience,
                                                  const std::stop_token& stop, bool* killed);
-  // How a child ended, once its lane has.
-  [[nodiscard]] Fate FateOf(pid_t id);
+  // How a child of that process ended, once it has.
+  [[nodiscard]] Fate FateOf(pid_t id, const std::weak_ptr<Subprocess>& parent);
 
   void Loop();
   // Everything that a process says; false: it says no more.

@@ -18,7 +18,11 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include "common/rpc/channel.h"
+#include "common/rpc/listener.h"
 
 namespace ringmaster {
 namespace {
@@ -390,6 +394,30 @@ TEST_CASE("Acceptor: nobody connects after Stop") {
   served.acceptor->Stop();
   served.acceptor->Stop();
   CHECK_FALSE(ConnectTo(Unconnected(), port));
+}
+
+// Whoever waits for the connection's end waits for as long as he may.
+TEST_CASE("RefusalAt: of a port that stays open it is known once its line is there, or never can") {
+  const std::string forbidden = kForbidden;
+  for (const auto& [said, expected] :
+       std::vector<std::pair<std::string, std::string>>{{forbidden + "not you\n", "not you"},
+                                                        {forbidden.substr(0, 10) + "2 OK", ""},
+                                                        {std::string(9, '\0'), ""}}) {
+    CAPTURE(said);
+    uint16_t port = 0;
+    const auto listeners = ListenOn({"127.0.0.1", 0}, seconds(10), &port);
+    REQUIRE(listeners.ok());
+    OwnedFile connection;
+    std::jthread says([&] {
+      pollfd wait = {listeners->front().get(), POLLIN, 0};
+      if (poll(&wait, 1, 20'000) != 1) return;
+      connection = OwnedFile(accept4(listeners->front().get(), nullptr, nullptr, SOCK_CLOEXEC));
+      (void)!send(connection.get(), said.data(), said.size(), MSG_NOSIGNAL);
+    });
+    const std::string refusal = RefusalAt({"127.0.0.1", port}, kNever);
+    says.join();
+    CHECK(refusal == expected);
+  }
 }
 
 }  // namespace

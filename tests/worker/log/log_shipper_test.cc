@@ -107,7 +107,8 @@ class LineFleet : public v1::Fleet::Service {
 };
 
 struct Fixture {
-  explicit Fixture(LogShipper::Options options = {"a", {}}) {
+  explicit Fixture(LogShipper::Options options = {
+                       "a", {}, std::chrono::seconds(10), std::chrono::seconds(20)}) {
     options.ticket = [] { return std::string("the ticket of it"); };
     spdlog::set_level(spdlog::level::off);
     spool = *Spool::Open({folder.path(), uint64_t{16} << 20});
@@ -187,7 +188,7 @@ TEST_CASE("LogShipper: chunks are bounded") {
 }
 
 TEST_CASE("LogShipper: a stop ships the rest first") {
-  Fixture f({"a", {}, std::chrono::seconds(10), std::chrono::seconds(20)});
+  Fixture f;
   f.shipper->Start();
   f.Append(500, 4000);
   f.shipper->Stop();

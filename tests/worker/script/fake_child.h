@@ -159,7 +159,7 @@ class FakeChildren final : public ChildSource {
   FakeChildren(const FakeChildren&) = delete;
   FakeChildren& operator=(const FakeChildren&) = delete;
 
-  StatusOr<StartedChild> Start(const v1::ScriptHello& hello, Deadline deadline,
+  StatusOr<StartedChild> Start(const v1::ScriptHello& hello, std::chrono::milliseconds patience,
                                const std::stop_token& /*stop*/) override {
     std::array<int, 2> ends{};
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
@@ -175,7 +175,9 @@ class FakeChildren final : public ChildSource {
         std::make_unique<Child>(OwnedFile(ends[0]),
                                 ChildProcess{.called = "child " + std::to_string(number)}),
         {}};
-    RING_ASSIGN_OR_RETURN(started.attached, started.child->Attach(hello, deadline));
+    RING_ASSIGN_OR_RETURN(
+        started.attached,
+        started.child->Attach(hello, std::chrono::steady_clock::now() + patience));
     return started;
   }
 

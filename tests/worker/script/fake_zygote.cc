@@ -8,18 +8,18 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <string>
 
+#include "common/files.h"
 #include "tests/worker/script/fake_child.h"
 
 namespace ringmaster::script {
 namespace {
 
 constexpr int kControl = 3;
-const int kPrinted = 100'000;
+const int kPrinted = 5'000;  // what a pipe holds, so that nothing waits for who reads it
 constexpr int32_t kMany = 1'000, kHighId = 1 << 30;
 
 struct Forked {
@@ -44,15 +44,14 @@ void BeKilled(const std::string& script, int times = 2) {
   raise(SIGKILL);
 }
 
-[[noreturn]] void BeChild(const std::string& how, Packet packet) {
+[[noreturn]] void BeChild(const std::string& how, Packet packet, const sigset_t& stacks) {
   dup2(packet.files[1].get(), STDOUT_FILENO);
   dup2(packet.files[1].get(), STDERR_FILENO);
   close(kControl);
-  setvbuf(stdout, nullptr, _IOLBF, 0);
   if (how == "prints") {
-    for (int i = 0; i < kPrinted; ++i) std::printf("line %d\n", i);
-    std::printf("the last one has no end");
-    std::fflush(stdout);
+    std::string text;
+    for (int i = 0; i < kPrinted; ++i) text += "line " + std::to_string(i) + "\n";
+    (void)WriteAll(STDOUT_FILENO, text + "the last one has no end");
   }
   if (how == "dies") {
     signal(SIGSEGV, SIG_DFL);  // no sanitizer's
@@ -60,8 +59,10 @@ void BeKilled(const std::string& script, int times = 2) {
   }
   if (how.starts_with("exits")) _exit(7);
   if (how == "hangs") {
-    signal(SIGUSR1, [](int) { (void)!write(STDERR_FILENO, "train.py:12 in loop\n", 20); });
-    for (;;) pause();
+    int number = 0;
+    sigwait(&stacks, &number);
+    (void)WriteAll(STDERR_FILENO, std::string("train.py:12 in loop\n"));
+    _exit(0);
   }
   LiveAsChild(0, packet.files[0], {});
   _exit(0);
@@ -75,6 +76,10 @@ int Serve(const std::string& script) {
   if (how == "dies at once") return 5;
   if (how == "no torch") said.set_error("fake cannot import torch: apt install python3-torch");
   if (!SendJson(kControl, PacketKind::kUp, said, {}, Soon()).ok()) return 1;
+  sigset_t stacks;  // blocked from a child's birth on: whenever it is to say them, it does
+  sigemptyset(&stacks);
+  sigaddset(&stacks, SIGUSR1);
+  sigprocmask(SIG_BLOCK, &stacks, nullptr);
   std::map<pid_t, uint32_t> children;
   for (;;) {
     StatusOr<Packet> packet =
@@ -86,7 +91,7 @@ int Serve(const std::string& script) {
       std::memcpy(&core, packet->body.data(), sizeof(core));
       const pid_t id = fork();
       if (id == 0 && how == "child killed") BeKilled(script);
-      if (id == 0) BeChild(how, *std::move(packet));
+      if (id == 0) BeChild(how, *std::move(packet), stacks);
       children[id] = core;
       Say(PacketKind::kForked, Forked{core, id});
     } else if (!absl::IsDeadlineExceeded(packet.status())) {

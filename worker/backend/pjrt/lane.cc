@@ -76,11 +76,10 @@ StatusOr<HostMessage> Lane::Ask(MessageKind kind, const std::string& body,
                                 std::chrono::milliseconds limit, const char* doing) {
   if (stop_.stop_requested()) return JobEnds();
   const std::stop_callback end(stop_, [this] { process_->Kill(JobEnds()); });
-  const Deadline deadline = steady_clock::now() + limit;
-  const Status sent = Send(socket_.get(), kind, body, files, deadline);
+  const Status sent = Send(socket_.get(), kind, body, files, steady_clock::now() + limit);
   if (absl::IsInvalidArgument(sent)) return sent;  // nothing went out
   if (!sent.ok()) return Lose(sent, limit, doing);
-  auto reply = Receive(socket_.get(), deadline);
+  auto reply = Receive(socket_.get(), host_.options().late(limit));
   if (!reply.ok()) return Lose(reply.status(), limit, doing);
   if (reply->kind == MessageKind::kError) return FromReply(*reply);
   if (reply->kind == expected) return reply;

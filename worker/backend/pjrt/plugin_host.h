@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -31,6 +32,9 @@ struct PluginOptions {
   std::chrono::milliseconds start_limit{120'000};
   std::chrono::milliseconds compile_limit{600'000};
   std::chrono::milliseconds run_limit{120'000};
+  // When an answer is late to what was sent just now and may take so long; tests choose.
+  std::function<std::chrono::steady_clock::time_point(std::chrono::milliseconds limit)> late =
+      [](std::chrono::milliseconds limit) { return std::chrono::steady_clock::now() + limit; };
   // So often it may die within that time, and is started again; once more, and that is the error.
   size_t max_deaths = 3;
   std::chrono::milliseconds deaths_within{10 * 60'000};

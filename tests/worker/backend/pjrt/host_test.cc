@@ -8,8 +8,10 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "common/files.h"
 #include "common/net/socket.h"
@@ -103,15 +105,39 @@ void CheckEndsMalformed(const OpenHost& host) {
 TEST_CASE("Plugin host: a step in which the plugin aborts has the same bits") {
   const std::string clean = testing::CleanHash();
   const TemporaryFolder folder;
-  for (const char* trouble : {"execute=abort", "execute=segv", "execute=hang"}) {
+  for (const char* trouble : {"execute=abort", "execute=segv"}) {
     INFO(trouble);
     const DoubleIsTold told(std::string(trouble) + ",once_file=" + (folder / trouble));
-    pjrt::PluginOptions options = DoubleOptions();
-    options.run_limit = std::chrono::seconds(5);
-    const auto result = testing::SmallStep(options);
+    const auto result = testing::SmallStep();
     REQUIRE(Message(result.status()) == "");
     CHECK(result->Hash() == clean);
   }
+}
+
+TEST_CASE("Plugin host: a step in which the plugin hangs has the same bits") {
+  const std::string clean = testing::CleanHash();
+  const TemporaryFolder folder;
+  const DoubleIsTold told("execute=hang,once_file=" + (folder / "hangs"));
+  std::optional<testing::OnceMade> hangs;
+  bool late = true, hung = false;
+  pjrt::PluginOptions options = DoubleOptions();
+  options.late = [&](std::chrono::milliseconds limit) {
+    // The first step is late as soon as it hangs.
+    if (limit != options.run_limit || !std::exchange(late, false)) {
+      return steady_clock::now() + limit;
+    }
+    hung = hangs->Join();
+    return steady_clock::now();
+  };
+  const auto backend = PjrtBackend::Create(options);
+  REQUIRE(Message(backend.status()) == "");
+  const auto bound = testing::BindSmall(**backend);
+  REQUIRE(Message(bound.status()) == "");
+  hangs.emplace(folder.path(), [] {});
+  const auto result = testing::RunSmall(**bound);
+  REQUIRE(Message(result.status()) == "");
+  CHECK(result->Hash() == clean);
+  CHECK(hung);
 }
 
 TEST_CASE("Plugin host: kill -9 between steps changes no bit") {
