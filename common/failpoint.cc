@@ -13,6 +13,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -30,7 +31,7 @@ namespace {
 constexpr int kExitCode = 70;
 constexpr uint64_t kMaxMilliseconds = 3'600'000;
 
-enum class What : uint8_t { kKill, kStop, kDelay, kExit, kFlip };
+enum class What : uint8_t { kKill, kStop, kDelay, kHold, kExit, kFlip };
 
 struct Entry {
   std::string text;
@@ -52,7 +53,7 @@ std::atomic<const std::vector<Entry>*> current = nullptr;
 Status Bad(const Entry& entry, const std::string& why) {
   return InvalidArgument(
       "{}: entry `{}`: {}; expected "
-      "NAME[@STEP|@FIRST-LAST]=kill|stop[:MS]|delay:MS|exit|flip:PART[!TOKEN][?GATE], "
+      "NAME[@STEP|@FIRST-LAST]=kill|stop[:MS]|delay:MS|hold:MS|exit|flip:PART[!TOKEN][?GATE], "
       "entries separated by `;`",
       kFailpointVariable, entry.text, why);
 }
@@ -100,8 +101,10 @@ Status ReadAction(std::string_view action, Entry* entry) {
     entry->what = What::kStop;
   } else if (action == "delay" && timed) {
     entry->what = What::kDelay;
+  } else if (action == "hold" && timed) {
+    entry->what = What::kHold;
   } else {
-    return Bad(*entry, "it has no action of the five");
+    return Bad(*entry, "it has no action of the six");
   }
   if (timed && (!ReadNumber(milliseconds, &entry->milliseconds) || entry->milliseconds == 0 ||
                 entry->milliseconds > kMaxMilliseconds)) {
@@ -128,6 +131,7 @@ StatusOr<Entry> ReadEntry(std::string_view text) {
   entry.name = place;
   if (stepped) RING_RETURN_IF_ERROR(ReadSteps(steps, &entry));
   RING_RETURN_IF_ERROR(ReadAction(action, &entry));
+  if (entry.what == What::kHold && !gated) return Bad(entry, "hold needs a gate behind `?`");
   return entry;
 }
 
@@ -167,13 +171,15 @@ bool GateIsThere(const Entry& entry) {
   return entry.gate.empty() || access(entry.gate.c_str(), F_OK) == 0;
 }
 
-// To its end, or until its gate goes.
-void Delay(const Entry& entry) {
+// To its end, until its gate goes, or until it is over.
+void Delay(const Entry& entry, const std::function<bool()>& over) {
   using std::chrono::milliseconds;
   const auto end = std::chrono::steady_clock::now() + milliseconds(entry.milliseconds);
   if (entry.gate.empty()) return std::this_thread::sleep_until(end);
-  while (GateIsThere(entry) && std::chrono::steady_clock::now() < end)
+  while (GateIsThere(entry) && std::chrono::steady_clock::now() < end) {
+    if (over && over()) return;
     std::this_thread::sleep_for(milliseconds(2));
+  }
 }
 
 void StandStill(const Entry& entry) {
@@ -187,7 +193,7 @@ void StandStill(const Entry& entry) {
   }
 }
 
-void Act(const Entry& entry, uint64_t step) {
+void Act(const Entry& entry, uint64_t step, const std::function<bool()>& over) {
   spdlog::warn("failpoint hit: {} at step {}", entry.text, step);
   switch (entry.what) {
     case What::kKill:
@@ -197,7 +203,10 @@ void Act(const Entry& entry, uint64_t step) {
       StandStill(entry);
       return;
     case What::kDelay:
-      Delay(entry);
+      Delay(entry, nullptr);
+      return;
+    case What::kHold:
+      Delay(entry, over);
       return;
     case What::kExit:
       _exit(kExitCode);
@@ -217,12 +226,12 @@ namespace failpoint_internal {
 
 std::atomic<bool> armed = false;
 
-void Hit(const char* name, uint64_t step) {
+void Hit(const char* name, uint64_t step, const std::function<bool()>& over) {
   const std::vector<Entry>* const list = current.load(std::memory_order_acquire);
   if (list == nullptr) return;
   for (const Entry& entry : *list) {
     if (!Matches(entry, name, step) || entry.what == What::kFlip) continue;
-    if (TakeToken(entry, step)) Act(entry, step);
+    if (TakeToken(entry, step)) Act(entry, step, over);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "common/status.h"
@@ -15,7 +16,7 @@ inline constexpr char kFailpointVariable[] = "RINGMASTER_FAILPOINTS";
 
 namespace failpoint_internal {
 extern std::atomic<bool> armed;
-void Hit(const char* name, uint64_t step);
+void Hit(const char* name, uint64_t step, const std::function<bool()>& over);
 std::string Flip(const char* name, uint64_t step);
 }  // namespace failpoint_internal
 
@@ -23,10 +24,12 @@ std::string Flip(const char* name, uint64_t step);
 // INVALID_ARGUMENT names the entry that cannot be read, and then nothing changes.
 Status ArmFailpoints(const char* text);
 
-// This thread is at the point `name` of step `step`: does what is armed for it.
-inline void HitFailpoint(const char* name, uint64_t step) {
+// This thread is at the point `name` of step `step`: does what is armed for it. `over`: a `hold`
+// ends as soon as it says so, too; without one it is as a `delay`.
+inline void HitFailpoint(const char* name, uint64_t step,
+                         const std::function<bool()>& over = nullptr) {
   if (failpoint_internal::armed.load(std::memory_order_relaxed))
-    failpoint_internal::Hit(name, step);
+    failpoint_internal::Hit(name, step, over);
 }
 
 // What a bit is to be flipped of at this point, `flip:WHAT`; empty: of nothing. Points that have

@@ -12,9 +12,6 @@ namespace ringmaster::coordinator {
 namespace {
 
 constexpr size_t kBatchLines = 256;
-// A worker ships its last lines at once; so long after the end none is expected any more.
-constexpr std::chrono::seconds kQuiet{1};
-constexpr std::chrono::seconds kLongestFollow{30};  // behind the end of the job
 
 std::chrono::steady_clock::time_point SteadyNow() { return std::chrono::steady_clock::now(); }
 
@@ -96,7 +93,7 @@ bool LogStream::Quiet() {
   if (!view) return true;  // it was removed
   if (!IsFinal(view->status.state())) return false;
   if (!ended_) ended_ = SteadyNow();
-  const Time quiet = std::min(std::max(newest_, *ended_) + kQuiet, *ended_ + kLongestFollow);
+  const Time quiet = std::min(std::max(newest_, *ended_) + hands_.quiet, *ended_ + hands_.longest);
   if (SteadyNow() >= quiet) return true;
   MutexLock lock(mu_);
   if (std::exchange(alarm_set_, true)) return false;

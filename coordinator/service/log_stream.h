@@ -30,6 +30,8 @@ class LogStream : public CountedCall<grpc::ServerWriteReactor<v1::LogLine>>,
     const LogFolder& folder;  // logs thread only
     Loop& logs;
     StatusBoard& board;
+    // Behind the end of a job its followers wait so long after the newest line, and no longer.
+    std::chrono::milliseconds quiet, longest;
   };
   // The job exists.
   LogStream(const Hands& hands, v1::LogsRequest request, std::shared_ptr<OpenCall> call)

@@ -162,6 +162,32 @@ TEST_CASE("Failpoint: without its gate it does not act, and a delay ends when it
   CHECK(waits.Steps() == 5);
 }
 
+TEST_CASE("Failpoint: a hold ends when its point says that it is over, or when its gate goes") {
+  const TemporaryFolder folder;
+  const std::string gate = folder / "gate";
+  WriteWhole(gate, "");
+  REQUIRE(ArmFailpoints(("boundary@2=hold:3600000?" + gate).c_str()).ok());
+  int asked = 0;
+  const auto third = [&] { return ++asked == 3; };
+  HitFailpoint("boundary", 1, third);
+  CHECK(asked == 0);
+  HitFailpoint("boundary", 2, third);
+  CHECK(asked == 3);
+  HitFailpoint("boundary", 2, [&] {
+    std::filesystem::remove(gate);
+    return false;
+  });
+  CHECK_FALSE(std::filesystem::exists(gate));
+  HitFailpoint("boundary", 2, third);
+  CHECK(asked == 3);
+  // Nothing but its gate ends a delay before its time.
+  WriteWhole(gate, "");
+  REQUIRE(ArmFailpoints(("boundary@2=delay:1?" + gate).c_str()).ok());
+  HitFailpoint("boundary", 2, third);
+  CHECK(asked == 3);
+  REQUIRE(ArmFailpoints(nullptr).ok());
+}
+
 TEST_CASE("Failpoint: without a place for its token nobody acts") {
   const TemporaryFolder folder;
   Child child("compute=kill!" + folder / "missing/token");
@@ -193,7 +219,8 @@ TEST_CASE("Failpoint: text that cannot be read names the entry, and arms nothing
                                   "compute@3-=kill",  "compute@-3=kill",
                                   "compute@5-4=kill", "compute@1.5=kill",
                                   "@3=kill",          "compute=kill!",
-                                  "compute=delay:1?", "compute=kill!?gate"}) {
+                                  "compute=delay:1?", "compute=kill!?gate",
+                                  "compute=hold:1",   "compute=hold?gate"}) {
     const Status status = ArmFailpoints(("compute=kill;" + entry).c_str());
     INFO(entry);
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);

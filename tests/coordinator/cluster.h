@@ -31,21 +31,20 @@ inline Options Patient() {
 
 class Cluster {
  public:
-  explicit Cluster(const Options& options = Patient(), uint64_t checkpoint_quota = UINT64_MAX)
-      : options_(options), checkpoint_quota_(checkpoint_quota) {
+  // `flags` but for the address and the folder.
+  explicit Cluster(Flags flags) : flags_(std::move(flags)) {
     spdlog::set_level(spdlog::level::off);
+    flags_.listen = {"127.0.0.1", 0};
+    flags_.data_dir = folder_.path();
     Start();
   }
+  explicit Cluster(const Options& options = Patient(), uint64_t checkpoint_quota = UINT64_MAX)
+      : Cluster(FlagsOf(options, checkpoint_quota)) {}
 
   // A coordinator on the same data folder; the one before is gone, its port too.
   void Start() {
     daemon_.reset();
-    Flags flags;
-    flags.listen = {"127.0.0.1", 0};
-    flags.data_dir = folder_.path();
-    flags.options = options_;
-    flags.checkpoint_quota = checkpoint_quota_;
-    auto daemon = Daemon::Create(flags);
+    auto daemon = Daemon::Create(flags_);
     RING_CHECK(daemon.ok(), Message(daemon.status()).c_str());
     daemon_ = std::move(*daemon);
     channel_ = NewChannel();
@@ -139,9 +138,15 @@ class Cluster {
   const std::string& folder() const { return folder_.path(); }
 
  private:
-  const Options options_;
-  const uint64_t checkpoint_quota_;
+  static Flags FlagsOf(const Options& options, uint64_t checkpoint_quota) {
+    Flags flags;
+    flags.options = options;
+    flags.checkpoint_quota = checkpoint_quota;
+    return flags;
+  }
+
   const TemporaryFolder folder_;
+  Flags flags_;
   std::unique_ptr<Daemon> daemon_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Jobs::Stub> jobs_;

@@ -168,8 +168,17 @@ TEST_CASE("Logs: unknown jobs and workers are not found") {
   CHECK(Read(cluster, RequestOf(job, "a")).Text() == "a1");
 }
 
-TEST_CASE("Logs: a follower gets lines as they come, until the job ended and none comes") {
-  Cluster cluster;
+// A coordinator whose followers wait so long behind the end of a job.
+Flags Following(std::chrono::milliseconds quiet, std::chrono::milliseconds longest) {
+  Flags flags;
+  flags.options = Patient();
+  flags.follow_quiet = quiet;
+  flags.follow_longest = longest;
+  return flags;
+}
+
+TEST_CASE("Logs: a follower gets lines as they come, also behind the end of the job") {
+  Cluster cluster(Following(std::chrono::hours(1), std::chrono::hours(1)));
   const std::string job = SubmitOne(cluster);
   REQUIRE(Ship(cluster, {ChunkOf("a", {1})}) == 1);
   v1::LogsRequest request = RequestOf(job);
@@ -184,11 +193,40 @@ TEST_CASE("Logs: a follower gets lines as they come, until the job ended and non
   CHECK(line.number() == 4);
   CHECK(line.lost() == 2);
   REQUIRE(cluster.Cancel(job).ok());
+  REQUIRE(cluster.AwaitState(job, v1::JOB_STATE_CANCELLED).job_id() == job);
   REQUIRE(Ship(cluster, {ChunkOf("b", {1})}) == 1);
   REQUIRE(reader->Read(&line));
   CHECK(line.worker() == "b");
+  // Nothing comes of a job that is removed.
+  Limited removal;
+  v1::RemoveRequest remove;
+  remove.set_job_id(job);
+  v1::RemoveResponse removed;
+  REQUIRE(cluster.jobs().Remove(&removal, remove, &removed).ok());
   CHECK_FALSE(reader->Read(&line));
   CHECK(reader->Finish().ok());
+}
+
+TEST_CASE("Logs: a follower ends when its job has ended and no line came for a while") {
+  using std::chrono::hours, std::chrono::milliseconds;
+  for (const Flags& flags :
+       {Following(milliseconds(1), hours(1)), Following(hours(1), milliseconds(1))}) {
+    Cluster cluster(flags);
+    const std::string job = SubmitOne(cluster);
+    v1::LogsRequest request = RequestOf(job);
+    request.set_follow(true);
+    Limited context;
+    const auto reader = cluster.jobs().Logs(&context, request);
+    v1::LogLine line;
+    for (const uint64_t number : {uint64_t{1}, uint64_t{2}}) {  // the job has not ended
+      REQUIRE(Ship(cluster, {ChunkOf("a", {number})}) == number);
+      REQUIRE(reader->Read(&line));
+      CHECK(line.number() == number);
+    }
+    REQUIRE(cluster.Cancel(job).ok());
+    CHECK_FALSE(reader->Read(&line));
+    CHECK(reader->Finish().ok());
+  }
 }
 
 TEST_CASE("Logs: a stop of the coordinator ends followers and streams of lines") {

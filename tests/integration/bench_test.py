@@ -111,8 +111,8 @@ class BenchTest(cluster.ClusterTest):
         self.begin("a", "b")
         asked = self.begin_long("a", "b")
         job = self.cluster.submit(cluster.job_spec())
-        why = self.cluster.json("why", job)
-        self.assertIn("2 are measured by `ringctl bench`", why["reason"])
+        reason = cluster.wait_until(lambda: self.cluster.json("why", job)["reason"], "there is a reason")
+        self.assertIn("2 are measured by `ringctl bench`", reason)
         asked.kill()
         self.assertEqual(self.cluster.wait(job)["state"], "SUCCEEDED")
 

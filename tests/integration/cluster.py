@@ -138,11 +138,15 @@ class Process:
 class Gate:
     """Closed, it keeps a job of the daemons that are started behind it from its end (CONTRIBUTING.md, failpoints):
     at every boundary of the steps `at`, as a failpoint names them, each worker waits until it is opened, `milliseconds`
-    long at most."""
+    long at most. At those of the steps `hold` it does not go on at all, but for a ring that is formed anew: however
+    slowly a test comes to what it does to the job, that has not ended. Every member that joins, leaves or moves shards
+    takes at most one of these steps."""
 
-    def __init__(self, path, at="", milliseconds=60_000):
+    def __init__(self, path, at="", milliseconds=60_000, hold=None):
         self.path = path
         self.failpoint = f"boundary{'' if at == '' else '@'}{at}=delay:{milliseconds}?{path}"
+        if hold is not None:
+            self.failpoint += f";boundary@{hold}=hold:3600000?{path}"
         self.close()
 
     def close(self):
@@ -274,9 +278,9 @@ class Cluster:
         self._number += 1
         return self.folder / f"{stem}-{self._number:02}"
 
-    def gates(self, *steps, milliseconds=60_000):
+    def gates(self, *steps, **options):
         """A Gate for each of `steps`, with which daemons that start from now on have to do."""
-        gates = [Gate(self.new_path("gate"), at, milliseconds) for at in steps]
+        gates = [Gate(self.new_path("gate"), at, **options) for at in steps]
         self.environment = {"RINGMASTER_FAILPOINTS": ";".join(gate.failpoint for gate in gates)}
         return gates
 

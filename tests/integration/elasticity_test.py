@@ -22,9 +22,10 @@ class ElasticityTest(cluster.ClusterTest):
         cls.expected = cluster.checkpoint_alone(spec())
 
     @contextlib.contextmanager
-    def slow(self, names, **changes):
-        """A cluster that runs the job; yields (cluster, job id) once it is some steps on."""
-        [self.gate] = self.cluster.gates("", milliseconds=80)
+    def slow(self, names, held=100, **changes):
+        """A cluster that runs the job slowly, and from step `held` on not at all, until the gate is open; yields
+        (cluster, job id) once it is some steps on. Of the steps before `held` at least every third is told."""
+        [self.gate] = self.cluster.gates("", milliseconds=80, hold=f"{held}-{STEPS - 1}")
         with self.running(workers=[(name, 1) for name in names]) as running:
             job = running.submit(spec(**changes))
             running.watch_until(job, lambda status: status["step"] > 3 and
@@ -46,13 +47,12 @@ class ElasticityTest(cluster.ClusterTest):
         with self.slow("ab") as (running, job):
             running.start_worker("c", wait=False)
             status = self.cluster.wait_ring(job, "a", "b", "c")
-            at = status["step"]
-            status = running.watch_until(job, lambda status: status["step"] > at, "it computes")
             shards = {worker["name"]: worker["shards"] for worker in status["workers"]}
             self.assertTrue(all(shards.values()), shards)
             self.assertEqual(sorted(sum(shards.values(), [])), list(range(8)))
             newest = cluster.regroups_of_members(self.check_end(job))[-1]
             self.assertEqual((newest["lost"], newest["joined"]), ([], ["c"]))
+            self.assertLess(newest["start_step"], STEPS)  # it computed
             # 0 where the fence meets both in one step; one that is in the next step already loses its own part of it.
             self.assertLessEqual(newest["shards_recomputed"], 4)
 
@@ -128,9 +128,8 @@ class ElasticityTest(cluster.ClusterTest):
             status = running.watch_until(job, lambda status: status["state"] == "WAITING", "the job waits")
             self.assertIn("2", status["reason"])
             self.assertIn("b", running.json("why", job)["reason"] + " ".join(running.json("why", job)["history"]))
-            step = status["step"]
             running.start_worker("c", wait=False)
-            running.watch_until(job, lambda status: status["step"] > step, "the job goes on")
+            self.cluster.wait_ring(job, "a", "c")
             self.assertFalse(any(one["rewound"] for one in cluster.regroups_of_members(self.check_end(job))))
 
     # ---- everybody goes -------------------------------------------------------------------------
@@ -138,23 +137,27 @@ class ElasticityTest(cluster.ClusterTest):
     def checkpoints(self, job):
         return self.cluster.json("checkpoint", "ls", job)["checkpoints"]
 
+    def kill_all_behind(self, job, checkpoint):
+        """Kills the workers, who are held behind the step of this checkpoint: there is no newer one. The status before."""
+        status = self.cluster.watch_until(job, lambda status: status["checkpoint"] and status["checkpoint"]["step"] ==
+                                          checkpoint < status["step"], f"checkpoint {checkpoint} and a step behind it")
+        self.kill_all()
+        return status
+
     def test_when_all_are_killed_the_newest_checkpoint_is_where_it_goes_on(self):
-        with self.slow("ab") as (running, job):
-            running.watch_until(job, lambda status: status["step"] >= 25, "step 25")
-            self.kill_all()
-            newest = self.checkpoints(job)[-1]["step"]
+        with self.slow("ab", held=25) as (running, job):
+            before = self.kill_all_behind(job, 20)
             for name in "ab":
                 running.start_worker(name, wait=False)
             status = self.check_end(job)
             (back,) = [one for one in status["regroups"] if one["rewound"]]
-            self.assertEqual(back["start_step"], newest)
-            self.assertGreaterEqual(back["rewound_from"], 25)
-            self.assertEqual(status["resumed_from"]["step"], newest)
+            self.assertEqual(back["start_step"], 20)
+            self.assertGreaterEqual(back["rewound_from"], before["step"])
+            self.assertEqual(status["resumed_from"]["step"], 20)
 
     def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(self):
-        with self.slow("ab") as (running, job):
-            running.watch_until(job, lambda status: status["step"] >= 35, "step 35")
-            self.kill_all()
+        with self.slow("ab", held=35) as (running, job):
+            self.kill_all_behind(job, 30)
             before, newest = self.checkpoints(job)[-2:]
             file = max(pathlib.Path(newest["path"]).glob("*.safetensors"), key=lambda path: path.stat().st_size)
             content = bytearray(file.read_bytes())
@@ -203,7 +206,7 @@ class ElasticityTest(cluster.ClusterTest):
             self.assertFalse(any(one["rewound"] for one in cluster.regroups_of_members(self.check_end(job))))
 
     def test_a_job_that_ends_while_nobody_coordinates_is_not_lost(self):
-        with self.slow("ab") as (running, job):
+        with self.slow("ab", held=7) as (running, job):  # before the first checkpoint is due
             running.coordinator.kill()
             self.gate.open()
             cluster.wait_until(lambda: f"step={STEPS} " in "".join(running.workers[name].log() for name in "ab"),
@@ -241,11 +244,11 @@ class ElasticityTest(cluster.ClusterTest):
     # ---- jobs that follow others ----------------------------------------------------------------
 
     def test_a_cancelled_job_is_resumed_and_an_ended_one_repeated(self):
-        with self.slow("ab") as (running, job):
-            running.watch_until(job, lambda status: status["checkpoint"], "a first checkpoint")
+        with self.slow("ab", held=15) as (running, job):
+            running.watch_until(job, lambda status: status["checkpoint"], "the one checkpoint")
             running.ringctl("cancel", job)
             running.ringctl("wait", job, expect=cluster.JOB_CANCELLED)
-            newest = self.checkpoints(job)[-1]
+            [newest] = self.checkpoints(job)
             resumed = running.json("submit", "--resume", job)["job_id"]
             status = self.check_end(resumed)
             self.assertEqual(status["resumes_job"], job)

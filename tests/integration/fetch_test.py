@@ -119,7 +119,8 @@ class FetchTest(cluster.ClusterTest):
     def test_a_worker_that_comes_later_fetches_beside_the_ring_also_after_a_restart(self):
         self.start(train=30_000)
         running = self.cluster
-        running.environment = {"RINGMASTER_FAILPOINTS": "boundary=delay:100;data_piece=delay:1000"}
+        [gate] = running.gates("", milliseconds=100, hold="100-124")  # of 125 steps: it joins before the last
+        running.environment["RINGMASTER_FAILPOINTS"] += ";data_piece=delay:1000"
         running.start_worker("a")
         job = running.submit(spec())
         running.watch_until(job, lambda status: status["step"] > 2, "the job runs")
@@ -133,6 +134,7 @@ class FetchTest(cluster.ClusterTest):
         joined = running.watch_until(job, lambda status: [worker for worker in status["workers"] if
                                                           worker["name"] == "b" and worker["shards"]], "it joined")
         self.assertLess(joined["step"], joined["total_steps"])
+        gate.open()
         self.check_done(running.wait(job))
         self.check_copy("b")
         self.assertIsNone(running.attached()["b"]["data_fetch"])

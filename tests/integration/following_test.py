@@ -6,6 +6,7 @@ import cluster
 # 130 MiB of parameters and slots: 12 bytes a parameter, of which Adam has two slots.
 COLUMNS, HIDDEN = 32 * 32 * 3, 3700
 STEPS = 30
+HELD = 20  # from then on the job waits for the gate
 MEMORY = "64GiB"  # a plan of the worst case
 
 
@@ -23,8 +24,9 @@ class FollowingTest(cluster.ClusterTest):
 
     @contextlib.contextmanager
     def slow(self, names, milliseconds):
-        """A cluster that runs the job, slow while a gate is closed; yields (cluster, job id) some steps on."""
-        [self.gate] = self.cluster.gates("", milliseconds=milliseconds)
+        """A cluster that runs the job, slow while a gate is closed, and late in it held; yields (cluster, job id) some
+        steps on."""
+        [self.gate] = self.cluster.gates("", milliseconds=milliseconds, hold=f"{HELD}-{STEPS - 1}")
         with self.running(workers=[]) as running:
             for name in names:
                 running.start_worker(name, memory=MEMORY)

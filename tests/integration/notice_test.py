@@ -100,7 +100,7 @@ class NoticeTest(cluster.ClusterTest):
         with metadata(cloud) as service:
             self.cluster.make_data()
             self.cluster.start_coordinator()
-            [gate] = self.cluster.gates("", milliseconds=20)  # slow as long as it is closed
+            [gate] = self.cluster.gates("", milliseconds=20, hold="1400-1499")  # slow as long as it is closed
             self.cluster.start_worker("a")
             leaves = self.cluster.start_worker(
                 "b", extra=("--drain-on-notice", flag or cloud, "--metadata-address", service.address))

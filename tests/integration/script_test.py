@@ -236,9 +236,10 @@ class ExamplesTest(scripts.ScriptCase):
 class ScriptElasticityTest(scripts.ScriptCase):
     @contextlib.contextmanager
     def slow(self, *names, **options):
-        """Workers that run the job slowly until the gate is opened; the job's id once it is some steps on."""
+        """Workers that run the job slowly until the gate is opened, and do not end it before; the job's id once it is
+        some steps on."""
         self.expected(LONG)  # a cluster of its own
-        [self.gate] = self.cluster.gates("", milliseconds=80)
+        [self.gate] = self.cluster.gates("", milliseconds=80, hold=f"{LONG - 100}-{LONG - 1}")
         with self.started(*names, **options):
             job = self.submit(scripts.script(), steps=LONG)
             self.cluster.watch_until(job, lambda status: status["step"] > 3 and len(status["workers"]) == len(names),
@@ -363,7 +364,7 @@ class ResumeTest(scripts.ScriptCase):
 
     def test_a_job_that_was_cancelled_goes_on_and_its_checkpoint_is_the_module_s(self):
         expected = self.expected(LONG)
-        [gate] = self.cluster.gates("", milliseconds=80)
+        [gate] = self.cluster.gates("", milliseconds=80, hold=f"{LONG - 100}-{LONG - 1}")
         with self.started("a", "b") as running:
             job = self.submit(scripts.script(), steps=LONG)
             running.watch_until(job, lambda status: status["checkpoint"] and status["checkpoint"]["step"] >= 10,

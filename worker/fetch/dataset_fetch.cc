@@ -87,7 +87,7 @@ StatusOr<DatasetFetch::Found> DatasetFetch::FindList(const std::string& path,
                                                      const Sources& sources,
                                                      const std::stop_token& stop) {
   std::vector<Status> said(sources.size(), absl::UnavailableError("it was not asked yet"));
-  Clock::time_point changed = Clock::now();
+  Clock::time_point changed = options_.now();
   std::chrono::milliseconds pause = options_.pause;
   while (true) {
     bool again = false;
@@ -106,11 +106,11 @@ StatusOr<DatasetFetch::Found> DatasetFetch::FindList(const std::string& path,
         if (status.ok()) return found;
         status = DataLoss("its list cannot be used: {}", Message(status));
       }
-      if (status != said[i]) changed = Clock::now();
+      if (status != said[i]) changed = options_.now();
       said[i] = status;
       again = again || status.code() == absl::StatusCode::kUnavailable;
     }
-    if (!again || Clock::now() - changed >= options_.patience) break;
+    if (!again || options_.now() - changed >= options_.patience) break;
     if (WaitForStop(stop, pause)) return absl::CancelledError("the fetch was stopped");
     pause = std::min(pause * 2, options_.longest_pause);
   }
@@ -157,9 +157,9 @@ StatusOr<std::shared_ptr<const CachedData>> DatasetFetch::FetchFound(const Found
     Show(progress);
   };
   const Clock::time_point begun = Clock::now();
-  PieceTransfer transfer(
-      entry.partial.get(), used,
-      {options_.silence, options_.pause, options_.longest_pause, options_.piece_limit, on_piece});
+  PieceTransfer transfer(entry.partial.get(), used,
+                         {options_.silence, options_.pause, options_.longest_pause,
+                          options_.piece_limit, options_.now, on_piece});
   if (const Status status = transfer.Run(stop); !status.ok()) {
     return Annotate(status,
                     fmt::format("{} of {} were fetched", FormatBytes(entry.partial->done_bytes()),

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/mutex.h"
@@ -30,10 +32,12 @@ class DatasetFetch {
     // Before the same source is asked again: it doubles up to the longest.
     std::chrono::milliseconds pause{100}, longest_pause{2'000};
     std::chrono::milliseconds piece_limit{120'000};  // of one Read
+    // By which patience and silence are counted, and nothing else: what is waited for is real.
+    std::function<std::chrono::steady_clock::time_point()> now = &std::chrono::steady_clock::now;
   };
 
   // `cache` outlives it.
-  DatasetFetch(DataCache* cache, Options options) : cache_(cache), options_(options) {}
+  DatasetFetch(DataCache* cache, Options options) : cache_(cache), options_(std::move(options)) {}
 
   // The dataset of this path, of the first source that has it, or, when none has it, as it was
   // fetched for this path last. The entry is used while somebody has it. NOT_FOUND: no source has

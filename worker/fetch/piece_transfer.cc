@@ -43,7 +43,7 @@ PieceTransfer::PieceTransfer(PartialData* partial,
 Status PieceTransfer::Run(const std::stop_token& stop) {
   {
     MutexLock lock(mu_);
-    last_piece_ = Clock::now();
+    last_piece_ = options_.now();
     if (missing_.empty()) End(absl::OkStatus());
   }
   for (size_t i = 0; i < kThreads; ++i) {
@@ -80,7 +80,7 @@ bool PieceTransfer::Take(Turn* turn, const std::stop_token& stop) {
     }
     // A piece that is on its way has a limit of its own.
     const auto patience = options_.silence + (in_hand_ > 0 ? options_.piece_limit : kNothing);
-    if (Clock::now() - last_piece_ >= patience) {
+    if (options_.now() - last_piece_ >= patience) {
       End(Error(absl::StatusCode::kUnavailable, "no piece came for {} s: {}",
                 std::chrono::duration_cast<std::chrono::seconds>(patience).count(),
                 WhatTheySaid()));
@@ -139,14 +139,14 @@ void PieceTransfer::Settle(const Turn& turn, const Status& fetched, const Status
       turn.source->in_time = 0;
     }
     turn.source->bytes += partial_->BytesOf(turn.piece);
-    last_piece_ = Clock::now();
+    last_piece_ = options_.now();
   } else {
     missing_.push_front(turn.piece);
     // Side by side they take as long as one after the other, but none of them is late then.
     if (fetched.code() == absl::StatusCode::kDeadlineExceeded && turn.source->most > 1) {
       turn.source->most /= 2;
       turn.source->in_time = 0;
-      last_piece_ = Clock::now();
+      last_piece_ = options_.now();
     }
     Blame(turn.source, fetched);
   }

@@ -26,6 +26,7 @@ class PieceTransfer {
  public:
   struct Options {
     std::chrono::milliseconds silence, pause, longest_pause, piece_limit;
+    std::function<std::chrono::steady_clock::time_point()> now;  // by which silence is counted
     // A piece is there: how many bytes of the dataset now are, and who sent it. Any thread.
     std::function<void(uint64_t bytes, const std::string& source)> on_piece;
   };

@@ -60,7 +60,6 @@ Boundary::Due Boundary::CheckpointDue() const {
 // Without a watched metric the copy is taken first, so that its delivery runs beside the
 // evaluation; with one the evaluation has a say, and what it sets is part of the copy.
 StatusOr<Evaluated> Boundary::Reach() {
-  HitFailpoint("boundary", job_->state->step);
   FlipForTests(job_);
   const bool watches = !job_->state->watched.empty();
   if (!watches) RING_RETURN_IF_ERROR(WriteCheckpoint(CheckpointDue(), {}));

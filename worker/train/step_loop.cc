@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "common/signals.h"
 #include "worker/backend/failure.h"
@@ -172,8 +173,14 @@ bool StepLoop::EndsHere() const {
   return peers_.link == nullptr ? peers_.at_boundary.stop_requested() : reducer_.ends_at_boundary();
 }
 
+// At this boundary, or behind one more step.
+bool StepLoop::IsToEnd() const {
+  return abandoned() || peers_.at_boundary.stop_requested() || EndsHere();
+}
+
 Status StepLoop::ReachBoundary() {
   if (MapEnds(Evaluated::kNo)) return LeaveForMap();
+  HitFailpoint("boundary", job_->state->step, [this] { return IsToEnd(); });
   RING_ASSIGN_OR_RETURN(const Evaluated evaluated, boundary_.Reach());
   if (evaluated == Evaluated::kYes) reporter_.Evaluated();
   return absl::OkStatus();

@@ -41,6 +41,7 @@ class StepLoop {
   Status Train();
   Status DeliverLast();
   [[nodiscard]] bool EndsHere() const;
+  [[nodiscard]] bool IsToEnd() const;
   [[nodiscard]] bool MapEnds(Evaluated evaluated) const;
   Status LeaveForMap();
   Status Step();

@@ -7,6 +7,7 @@
 #include <latch>
 #include <mutex>
 
+#include "common/mutex.h"
 #include "common/signals.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/fetch/fake_data.h"
@@ -19,6 +20,37 @@ using std::chrono::milliseconds;
 const FakeFiles kFiles = {{"large", Content(5 * kPieceBytes + 77, 'l')},
                           {"sub/small", "small"},
                           {"sub/other", Content(3'000, 'o')}};
+
+// A clock that stands still until a test moves it. Thread-safe.
+class Hands {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  [[nodiscard]] Time Look() {
+    MutexLock lock(mu_);
+    ++looks_;
+    looked_.NotifyAll();
+    return at_;
+  }
+  void Move(milliseconds by) {
+    MutexLock lock(mu_);
+    at_ += by;
+  }
+  // Likewise, and waits until somebody has looked at it since; false: nobody does.
+  [[nodiscard]] bool MoveAndShow(milliseconds by) {
+    MutexLock lock(mu_);
+    at_ += by;
+    const auto shown = [this, before = looks_]()
+                           ABSL_NO_THREAD_SAFETY_ANALYSIS { return looks_ > before; };
+    return looked_.WaitUntil(mu_, std::chrono::steady_clock::now() + std::chrono::minutes(1),
+                             shown);
+  }
+
+ private:
+  Mutex mu_;
+  Condition looked_;
+  Time at_ ABSL_GUARDED_BY(mu_){std::chrono::hours(1)};
+  int looks_ ABSL_GUARDED_BY(mu_) = 0;
+};
 
 struct Fetching {
   explicit Fetching(DatasetFetch::Options options = {})
@@ -98,12 +130,17 @@ TEST_CASE("DatasetFetch: a source that is cut rests while others go on, and is a
 
 TEST_CASE("DatasetFetch: a fetch without any progress ends, and says who said what") {
   DatasetFetch::Options options;
+  Hands hands;
   options.silence = milliseconds(30);
+  options.now = [&] { return hands.Look(); };
   Fetching here(options);
   const auto dead = Fetching::Source("worker a at 10.0.0.1:1");
-  dead->OnRead(
-      [](const auto&, auto, auto, const auto&) { return absl::UnavailableError("refused"); });
+  dead->OnRead([&](const auto&, auto, auto, const auto&) {
+    hands.Move(milliseconds(10));
+    return absl::UnavailableError("refused");
+  });
   const Status status = here.Run({dead});
+  CHECK(dead->reads() >= 3);
   CHECK(status.code() == absl::StatusCode::kUnavailable);
   CHECK_THAT(Message(status), Catch::Contains("no piece came for") &&
                                   Catch::Contains("worker a at 10.0.0.1:1: refused"));
@@ -111,11 +148,17 @@ TEST_CASE("DatasetFetch: a fetch without any progress ends, and says who said wh
 
 TEST_CASE("DatasetFetch: a piece that takes longer than silence may is waited for") {
   DatasetFetch::Options options;
+  Hands hands;
   options.silence = milliseconds(30);
+  options.now = [&] { return hands.Look(); };
   Fetching here(options);
   const auto slow = Fetching::Source("slow");
-  slow->OnRead([&](const auto&, auto offset, auto, const FetchLimits& limits) {
-    if (offset > 0) (void)WaitForStop(limits.stop, 4 * options.silence);
+  slow->OnRead([&](const auto&, auto offset, auto, const auto&) -> Status {
+    if (offset < 5 * kPieceBytes) return absl::OkStatus();
+    // Once for each of the other seven, which may come meanwhile, and once more.
+    for (int i = 0; i < 8; ++i) {
+      if (!hands.MoveAndShow(4 * options.silence)) return absl::InternalError("nobody looked");
+    }
     return absl::OkStatus();
   });
   REQUIRE(here.Run({slow}).ok());
@@ -172,14 +215,19 @@ TEST_CASE("DatasetFetch: where nobody has it that is said at once, with who was 
 
 TEST_CASE("DatasetFetch: a source that never comes is waited for so long and no longer") {
   DatasetFetch::Options options;
+  Hands hands;
   options.patience = milliseconds(20);
+  options.now = [&] { return hands.Look(); };
   Fetching here(options);
   const auto never = Fetching::Source("never");
-  never->OnList([]() { return absl::UnavailableError("connection refused"); });
+  never->OnList([&]() {
+    hands.Move(milliseconds(10));
+    return absl::UnavailableError("connection refused");
+  });
   const Status status = here.Run({never});
   CHECK(status.code() == absl::StatusCode::kNotFound);
   CHECK_THAT(Message(status), Catch::Contains("never: connection refused"));
-  CHECK(never->lists() > 1);
+  CHECK(never->lists() == 3);  // at 10 ms it said so first
 }
 
 TEST_CASE("DatasetFetch: a list that cannot be is the source's fault") {
