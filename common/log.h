@@ -9,6 +9,9 @@
 
 namespace ringmaster {
 
+// The level of a line that a worker ships behind its last one of a job (SpooledLine).
+inline constexpr char kEndLevel[] = "end";
+
 // Sets up spdlog's default logger for this process; `program` and `name` stand in every line.
 // The level comes from RINGMASTER_LOG (trace, debug, info, warn, error), default info.
 void InitializeLog(const std::string& program);

@@ -22,8 +22,7 @@ struct Flags {
   uint64_t checkpoint_quota = std::numeric_limits<uint64_t>::max();  // bytes of all checkpoints
   std::chrono::milliseconds certificate_life{std::chrono::hours(7 * 24)};
   std::chrono::milliseconds authority_overlap{2 * certificate_life};  // of an old and a new one
-  // A worker ships its last lines at once: so long after the newest one, and after the end of the
-  // job, none is expected any more. No flags.
+  // Of LogStream::Hands. No flags.
   std::chrono::milliseconds follow_quiet{1'000}, follow_longest{30'000};
   bool debuggable = false;  // else nobody but root looks into the process
   Options options;

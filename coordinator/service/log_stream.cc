@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
+#include <set>
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
@@ -12,6 +14,13 @@ namespace ringmaster::coordinator {
 namespace {
 
 constexpr size_t kBatchLines = 256;
+
+using std::chrono::milliseconds;
+
+milliseconds SinceEnd(const v1::JobStatus& status) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<milliseconds>(now) - milliseconds(status.finished_unix_ms());
+}
 
 std::chrono::steady_clock::time_point SteadyNow() { return std::chrono::steady_clock::now(); }
 
@@ -71,7 +80,7 @@ std::optional<grpc::Status> LogStream::Over() {
                         request_.worker().substr(0, 100)),
                   "WORKER_NOT_FOUND", {{"job_id", request_.job_id()}});
   }
-  if (!request_.follow() || Quiet()) return grpc::Status::OK;
+  if (!request_.follow() || Complete()) return grpc::Status::OK;
   if (hands_.board.closed()) return ToGrpc(Stopping());
   return std::nullopt;
 }
@@ -88,17 +97,39 @@ bool LogStream::IsOfJob() const {
   });
 }
 
-bool LogStream::Quiet() {
+LogStream::Missing LogStream::WhoIsMissing() const {
+  const LogFolder::Tracks* const tracks = hands_.folder.Find(request_.job_id());
+  if (tracks == nullptr) return Missing::kNobody;
+  std::set<std::string> missing;
+  for (const auto& [worker, track] : *tracks) {
+    const bool asked = request_.worker().empty() || worker == request_.worker();
+    if (asked && !track.ended()) missing.insert(worker);
+  }
+  if (missing.empty()) return Missing::kNobody;
+  const v1::ListWorkersResponse all = hands_.board.Workers(std::numeric_limits<size_t>::max());
+  return std::any_of(all.workers().begin(), all.workers().end(),
+                     [&](const v1::WorkerStatus& one) { return missing.contains(one.name()); })
+             ? Missing::kHere
+             : Missing::kGone;
+}
+
+bool LogStream::Complete() {
   const StatusBoard::View view = hands_.board.Find(request_.job_id());
   if (!view) return true;  // it was removed
   if (!IsFinal(view->status.state())) return false;
-  if (!ended_) ended_ = SteadyNow();
-  const Time quiet = std::min(std::max(newest_, *ended_) + hands_.quiet, *ended_ + hands_.longest);
-  if (SteadyNow() >= quiet) return true;
+  if (!ended_) ended_ = SteadyNow() - std::max(SinceEnd(view->status), milliseconds(0));
+  const Missing missing = WhoIsMissing();
+  if (missing == Missing::kNobody) return true;
+  const Time longest = *ended_ + hands_.longest;
+  const Time quiet = std::min(std::max(newest_, *ended_) + hands_.quiet, longest);
+  if (SteadyNow() >= (missing == Missing::kGone ? quiet : longest)) return true;
   MutexLock lock(mu_);
   if (std::exchange(alarm_set_, true)) return false;
-  const auto in = std::chrono::duration_cast<std::chrono::milliseconds>(quiet - SteadyNow());
-  alarm_.Set(std::chrono::system_clock::now() + in + std::chrono::milliseconds(1),
+  // Who is here may go meanwhile.
+  const Time look =
+      missing == Missing::kGone ? quiet : std::min(SteadyNow() + hands_.quiet, longest);
+  const auto in = std::chrono::duration_cast<milliseconds>(look - SteadyNow());
+  alarm_.Set(std::chrono::system_clock::now() + in + milliseconds(1),
              [weak = weak_from_this()](bool) {
                const auto self = weak.lock();
                if (self == nullptr) return;

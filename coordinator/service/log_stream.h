@@ -30,7 +30,9 @@ class LogStream : public CountedCall<grpc::ServerWriteReactor<v1::LogLine>>,
     const LogFolder& folder;  // logs thread only
     Loop& logs;
     StatusBoard& board;
-    // Behind the end of a job its followers wait so long after the newest line, and no longer.
+    // How long followers wait, behind the end of a job, for what its workers have not yet shipped:
+    // of who is here until it has said that it logs no more, and no longer than `longest`; of who
+    // is gone for `quiet` after the newest line.
     std::chrono::milliseconds quiet, longest;
   };
   // The job exists.
@@ -56,8 +58,11 @@ class LogStream : public CountedCall<grpc::ServerWriteReactor<v1::LogLine>>,
   // Whether the call is over, and how, when there is no line now.
   [[nodiscard]] std::optional<grpc::Status> Over();
   [[nodiscard]] bool IsOfJob() const;
-  // Whether the job ended and no line came for a while; if not yet, an alarm asks again.
-  [[nodiscard]] bool Quiet();
+  // Whether the job ended and no more lines are to come; if not yet, an alarm asks again.
+  [[nodiscard]] bool Complete();
+  enum class Missing : uint8_t { kNobody, kGone, kHere };
+  // Whose end of the log did not come.
+  [[nodiscard]] Missing WhoIsMissing() const;
   // By whoever works on it.
   void End(const grpc::Status& status);
 
@@ -68,7 +73,7 @@ class LogStream : public CountedCall<grpc::ServerWriteReactor<v1::LogLine>>,
   // One of logs thread and pending write.
   LogReader reader_;
   std::deque<v1::LogLine> lines_;  // front: being written
-  std::optional<Time> ended_;      // when the job was first seen in a final state
+  std::optional<Time> ended_;      // when the job came to its final state, once that was seen
   Time newest_{};                  // when the last line was read
   bool checked_ = false;           // that the worker is one of the job
 

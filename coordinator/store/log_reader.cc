@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "common/log.h"
+
 namespace ringmaster::coordinator {
 namespace {
 
@@ -84,8 +86,13 @@ std::vector<v1::LogLine> LogReader::Next(size_t max_lines) {
     sources.pop();
     LogRecord record = std::move(first.place->ahead.front());
     first.place->ahead.pop_front();
-    const uint64_t told = std::exchange(first.place->told, record.ordinal);
-    lines.push_back(LineOf(*first.worker, std::move(record), told));
+    uint64_t& told = first.place->told;
+    if (record.line.level() == kEndLevel) {
+      ++told;  // what was lost before it is shown with the line behind it
+    } else {
+      const uint64_t before = std::exchange(told, record.ordinal);
+      lines.push_back(LineOf(*first.worker, std::move(record), before));
+    }
     add(first);
   }
   return lines;

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "common/files.h"
+#include "common/log.h"
 #include "coordinator/store/data_folder.h"
 
 namespace ringmaster::coordinator {
@@ -150,6 +151,8 @@ bool LogTrack::DropOldest() {
   ReadFirst();
   return true;
 }
+
+bool LogTrack::ended() const { return last_.line.level() == kEndLevel; }
 
 uint64_t LogTrack::lost() const {
   return segments_.empty() ? 0 : last_.lost + (first_.ordinal - 1 - first_.lost);

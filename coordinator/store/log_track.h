@@ -45,6 +45,8 @@ class LogTrack {
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
   // Ordinal 0 when there is none.
   [[nodiscard]] const LogRecord& last() const { return last_; }
+  // Whether its worker said that it logs no more for the job.
+  [[nodiscard]] bool ended() const;
   // Lines that never came or that were dropped here.
   [[nodiscard]] uint64_t lost() const;
 

@@ -1,7 +1,10 @@
 // Log lines from a worker's spool to a client, over a coordinator as it really runs.
 #include <catch2/catch.hpp>
+#include <map>
+#include <memory>
 #include <vector>
 
+#include "common/log.h"
 #include "common/rpc/rpc_status.h"
 #include "tests/coordinator/cluster.h"
 #include "tests/support/fake_worker.h"
@@ -205,6 +208,56 @@ TEST_CASE("Logs: a follower gets lines as they come, also behind the end of the 
   REQUIRE(cluster.jobs().Remove(&removal, remove, &removed).ok());
   CHECK_FALSE(reader->Read(&line));
   CHECK(reader->Finish().ok());
+}
+
+v1::LogChunk EndOf(const std::string& worker, uint64_t number) {
+  v1::LogChunk chunk = ChunkOf(worker, {number});
+  chunk.mutable_lines(0)->set_level(kEndLevel);
+  chunk.mutable_lines(0)->clear_text();
+  return chunk;
+}
+
+TEST_CASE("Logs: a follower waits for who is here until it has said that it logs no more") {
+  Cluster cluster(Following(std::chrono::milliseconds(1), std::chrono::hours(1)));
+  const std::string job = SubmitOne(cluster);
+  testing::FakeWorker a(cluster.NewChannel(), "a");
+  REQUIRE(a.Attach().ok());
+  const auto ship = [&](v1::LogChunk chunk) {
+    const auto stub = v1::Fleet::NewStub(cluster.channel());
+    Limited context;
+    const auto stream = stub->ShipLogs(&context);
+    chunk.set_ticket(a.ticket());
+    v1::LogAck ack;
+    const bool stored = stream->Write(chunk) && stream->Read(&ack);
+    stream->WritesDone();
+    return stored && stream->Finish().ok();
+  };
+  REQUIRE(ship(ChunkOf("a", {1})));
+  REQUIRE(Ship(cluster, {EndOf("b", 1)}) == 1);
+  REQUIRE(Ship(cluster, {ChunkOf("c", {1})}) == 1);
+  std::map<std::string, Limited> contexts;
+  std::map<std::string, std::unique_ptr<grpc::ClientReader<v1::LogLine>>> readers;
+  for (const char* worker : {"a", "b", "c"}) {
+    v1::LogsRequest request = RequestOf(job, worker);
+    request.set_follow(true);
+    readers[worker] = cluster.jobs().Logs(&contexts[worker], request);
+  }
+  const auto& reader = readers["a"];
+  v1::LogLine line;
+  REQUIRE(reader->Read(&line));
+  REQUIRE(readers["c"]->Read(&line));
+  REQUIRE(cluster.Cancel(job).ok());
+  for (const char* worker : {"b", "c"}) {  // one has said so, the other is gone
+    CHECK_FALSE(readers[worker]->Read(&line));
+    CHECK(readers[worker]->Finish().ok());
+  }
+  REQUIRE(ship(ChunkOf("a", {2})));
+  REQUIRE(reader->Read(&line));
+  CHECK(line.number() == 2);
+  REQUIRE(ship(EndOf("a", 3)));
+  CHECK_FALSE(reader->Read(&line));
+  CHECK(reader->Finish().ok());
+  CHECK(Read(cluster, RequestOf(job)).Text() == "a1 c1 a2");
 }
 
 TEST_CASE("Logs: a follower ends when its job has ended and no line came for a while") {

@@ -2,6 +2,9 @@
 
 #include <chrono>
 #include <exception>
+#include <utility>
+
+#include "common/log.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -31,25 +34,28 @@ void SpoolSink::BeginJob(const JobId& job) {
 
 void SpoolSink::EndJob(const JobId& job) {
   MutexLock lock(mu_);
-  if (job == job_) job_ = JobId();
+  if (job != job_) return;
+  Append(kEndLevel, std::chrono::system_clock::now(), "");
+  job_ = JobId();
+}
+
+void SpoolSink::Append(const char* level, std::chrono::system_clock::time_point when,
+                       std::string text) {
+  using std::chrono::milliseconds;
+  v1::SpooledLine line;
+  line.set_job_id(job_.value());
+  line.set_unix_ms(std::chrono::duration_cast<milliseconds>(when.time_since_epoch()).count());
+  line.set_level(level);
+  line.set_text(std::move(text));
+  spool_->Append(std::move(line));
 }
 
 void SpoolSink::log(const spdlog::details::log_msg& message) {
-  JobId job;
-  {
-    MutexLock lock(mu_);
-    job = job_;
-  }
-  if (job.empty()) return;
+  MutexLock lock(mu_);
+  if (job_.empty()) return;
   try {
-    v1::SpooledLine line;
-    line.set_job_id(job.value());
-    line.set_unix_ms(
-        std::chrono::duration_cast<std::chrono::milliseconds>(message.time.time_since_epoch())
-            .count());
-    line.set_level(LevelName(message.level));
-    line.set_text(std::string(message.payload.data(), message.payload.size()));
-    spool_->Append(std::move(line));
+    Append(LevelName(message.level), message.time,
+           std::string(message.payload.data(), message.payload.size()));
   } catch (const std::exception&) {
     // No memory: the line is on stderr all the same.
   }

@@ -5,6 +5,7 @@
 
 #include <spdlog/sinks/sink.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -18,8 +19,8 @@ class SpoolSink : public spdlog::sinks::sink {
  public:
   explicit SpoolSink(std::shared_ptr<Spool> spool) : spool_(std::move(spool)) {}
 
-  // Coming lines belong to this job, until it ends; before and after they are not spooled. An end
-  // that comes late, when the next job began already, changes nothing.
+  // Coming lines belong to this job, until it ends; before and after they are not spooled. The end
+  // is spooled behind them. One that comes late, when the next job began already, changes nothing.
   void BeginJob(const JobId& job);
   void EndJob(const JobId& job);
 
@@ -29,6 +30,10 @@ class SpoolSink : public spdlog::sinks::sink {
   void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
 
  private:
+  // Of the job that is served.
+  void Append(const char* level, std::chrono::system_clock::time_point when, std::string text)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const std::shared_ptr<Spool> spool_;
 
   Mutex mu_;

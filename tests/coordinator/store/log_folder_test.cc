@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 
+#include "common/log.h"
 #include "coordinator/store/log_reader.h"
 #include "tests/support/temporary_folder.h"
 
@@ -103,6 +104,30 @@ TEST_CASE("LogFolder: a gap is shown before the line behind it, and counted") {
   f.Restart();
   CHECK(f.Read() == "+3 a4 a5 +3 a9");
   CHECK(f.folder->Lost("j0001") == 6);
+}
+
+TEST_CASE("LogFolder: that a worker logs no more is known, and is no line") {
+  LogDisk f;
+  f.Store(ChunkOf({1, 2}));
+  CHECK_FALSE(f.folder->Find("j0001")->at("a").ended());
+  v1::LogChunk end = ChunkOf({5});
+  end.mutable_lines(0)->set_level(kEndLevel);
+  f.Store(end);
+  for (int starts = 0; starts < 2; ++starts) {
+    CHECK(f.folder->Find("j0001")->at("a").ended());
+    CHECK(f.Read() == "a1 a2");
+    CHECK(f.folder->Lost("j0001") == 2);
+    f.Restart();
+  }
+  // It is back. What was lost before is shown now.
+  LogReader reader(*f.folder, "j0001", "");
+  CHECK(reader.Next(10).size() == 2);
+  f.Store(ChunkOf({6}));
+  CHECK_FALSE(f.folder->Find("j0001")->at("a").ended());
+  const std::vector<v1::LogLine> behind = reader.Next(10);
+  REQUIRE(behind.size() == 1);
+  CHECK(behind[0].text() == "line 6");
+  CHECK(behind[0].lost() == 2);
 }
 
 TEST_CASE("LogFolder: a restart knows what it has, also of lines that it dropped") {

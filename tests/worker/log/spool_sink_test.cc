@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "common/log.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::worker {
@@ -25,13 +26,17 @@ TEST_CASE("SpoolSink: lines of a job are spooled at once, others are not") {
   sink->EndJob(JobId("j0001"));
   logger.info("after");
   const auto lines = spool->Unacknowledged(size_t{1} << 30).lines;
-  REQUIRE(lines.size() == 4);
+  REQUIRE(lines.size() == 5);
   CHECK(lines[0].text() == "loss=0.5");
   CHECK(lines[0].job_id() == "j0001");
   CHECK(lines[0].level() == "info");
   CHECK(lines[0].unix_ms() > 1'600'000'000'000);
   CHECK(lines[1].level() == "warning");
   CHECK(lines[2].level() == "error");
+  CHECK(lines[3].text() == "still served");
+  CHECK(lines[4].level() == kEndLevel);
+  CHECK(lines[4].job_id() == "j0001");
+  CHECK(lines[4].text().empty());
 }
 
 TEST_CASE("SpoolSink: threads that log together lose no line") {
