@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <set>
 #include <utility>
 
@@ -97,20 +96,19 @@ bool LogStream::IsOfJob() const {
   });
 }
 
-LogStream::Missing LogStream::WhoIsMissing() const {
-  const LogFolder::Tracks* const tracks = hands_.folder.Find(request_.job_id());
-  if (tracks == nullptr) return Missing::kNobody;
+LogStream::Missing LogStream::WhoIsMissing(const v1::JobStatus& status) const {
   std::set<std::string> missing;
-  for (const auto& [worker, track] : *tracks) {
-    const bool asked = request_.worker().empty() || worker == request_.worker();
-    if (asked && !track.ended()) missing.insert(worker);
+  for (const v1::JobWorker& worker : status.workers()) missing.insert(worker.name());
+  if (const LogFolder::Tracks* tracks = hands_.folder.Find(request_.job_id())) {
+    for (const auto& [worker, track] : *tracks) {
+      track.ended() ? (void)missing.erase(worker) : (void)missing.insert(worker);
+    }
+  }
+  if (!request_.worker().empty()) {
+    std::erase_if(missing, [this](const std::string& name) { return name != request_.worker(); });
   }
   if (missing.empty()) return Missing::kNobody;
-  const v1::ListWorkersResponse all = hands_.board.Workers(std::numeric_limits<size_t>::max());
-  return std::any_of(all.workers().begin(), all.workers().end(),
-                     [&](const v1::WorkerStatus& one) { return missing.contains(one.name()); })
-             ? Missing::kHere
-             : Missing::kGone;
+  return hands_.board.HasAnyOf(missing) ? Missing::kHere : Missing::kGone;
 }
 
 bool LogStream::Complete() {
@@ -118,7 +116,7 @@ bool LogStream::Complete() {
   if (!view) return true;  // it was removed
   if (!IsFinal(view->status.state())) return false;
   if (!ended_) ended_ = SteadyNow() - std::max(SinceEnd(view->status), milliseconds(0));
-  const Missing missing = WhoIsMissing();
+  const Missing missing = WhoIsMissing(view->status);
   if (missing == Missing::kNobody) return true;
   const Time longest = *ended_ + hands_.longest;
   const Time quiet = std::min(std::max(newest_, *ended_) + hands_.quiet, longest);

@@ -61,8 +61,8 @@ class LogStream : public CountedCall<grpc::ServerWriteReactor<v1::LogLine>>,
   // Whether the job ended and no more lines are to come; if not yet, an alarm asks again.
   [[nodiscard]] bool Complete();
   enum class Missing : uint8_t { kNobody, kGone, kHere };
-  // Whose end of the log did not come.
-  [[nodiscard]] Missing WhoIsMissing() const;
+  // Whose end of the log did not come, of those that the job ended with and all that logged for it.
+  [[nodiscard]] Missing WhoIsMissing(const v1::JobStatus& status) const;
   // By whoever works on it.
   void End(const grpc::Status& status);
 

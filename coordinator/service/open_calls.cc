@@ -195,7 +195,13 @@ grpc::ServerUnaryReactor* OpenCalls::Answer(grpc::CallbackServerContext* context
   }
   // It may be finished when `serve` returns; gRPC is done with it only behind that.
   auto* const call = new UnaryCall(entry.call);
-  if (!Wait(*entry.call, [call, serve] { serve(call); })) serve(call);
+  const auto later = [this, context, call, serve] {
+    // How long it waited is the caller's choice: it may have given up meanwhile, or be gone.
+    const Refusal refusal = hands_.caller_of(context).refusal;
+    if (!refusal.status.ok()) return call->Finish(ToGrpc(refusal.status, refusal.word));
+    context->IsCancelled() ? call->Finish(grpc::Status::CANCELLED) : serve(call);
+  };
+  if (!Wait(*entry.call, later)) serve(call);
   return call;
 }
 

@@ -134,7 +134,8 @@ class UnaryCall final : private CountedCall<grpc::ServerUnaryReactor> {
 class OpenCalls {
  public:
   struct Hands {
-    // Asked once more about a call that can be cut when it is counted, where Cut finds it.
+    // Asked once more about a call that can be cut when it is counted, where Cut finds it, and
+    // about one that waited.
     CallerOf caller_of;
     // Of who has too many, or calls too often; any thread. May be empty.
     std::function<void(const Passage& refused, const std::string& path)> on_refusal;

@@ -50,6 +50,7 @@ void SessionTable::Forget(const TicketKey& key) {
   if (known.empty()) return;
   by_session_.erase(known.mapped().holder.session);
   by_worker_.erase(known.mapped().holder.worker);
+  std::erase(ended_, key);
 }
 
 void SessionTable::EndTicket(SessionId session) {
@@ -59,7 +60,6 @@ void SessionTable::EndTicket(SessionId session) {
   ended_.push_back(known.mapped());
   if (ended_.size() <= kMaxEnded) return;
   Forget(TicketKey(ended_.front()));
-  ended_.pop_front();
 }
 
 std::optional<SessionTable::Holder> SessionTable::FindByTicket(

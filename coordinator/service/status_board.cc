@@ -125,6 +125,13 @@ v1::ListResponse StatusBoard::List(size_t max_bytes) const {
   return response;
 }
 
+bool StatusBoard::HasAnyOf(const std::set<std::string>& workers) const {
+  MutexLock lock(mu_);
+  return std::any_of(
+      workers_.workers().begin(), workers_.workers().end(),
+      [&](const v1::WorkerStatus& worker) { return workers.contains(worker.name()); });
+}
+
 v1::ListWorkersResponse StatusBoard::Workers(size_t max_bytes) const {
   v1::ListWorkersResponse response;
   {

@@ -50,6 +50,7 @@ class StatusBoard : public Board {
   [[nodiscard]] v1::ListResponse List(size_t max_bytes) const;
   // Every one by name, the devices of the first ones, as many as fit into `max_bytes`.
   [[nodiscard]] v1::ListWorkersResponse Workers(size_t max_bytes) const;
+  [[nodiscard]] bool HasAnyOf(const std::set<std::string>& workers) const;
   [[nodiscard]] std::string StoreTrouble() const;
   [[nodiscard]] bool closed() const;
 

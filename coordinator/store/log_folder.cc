@@ -181,6 +181,7 @@ StatusOr<LogFolder::Stored> LogFolder::Store(const v1::LogChunk& chunk,
 }
 
 Status LogFolder::Remove(const std::string& job) {
+  std::map<std::string, Spools> known;
   if (const auto found = jobs_.find(job); found != jobs_.end()) {
     for (const auto& [worker, track] : found->second) {
       const LogRecord& last = track.last();
@@ -190,15 +191,22 @@ Status LogFolder::Remove(const std::string& job) {
       if (!spools.newest.contains(last.spool)) {
         spools.Take(last.spool, Newest(worker, last.spool));
       }
-      RING_RETURN_IF_ERROR(WriteCursor(worker, spools));
-      Remember(worker, spools.order.back(), 0);
+      known.emplace(worker, std::move(spools));
     }
     jobs_.erase(found);
   }
+  // First: cursors may find no room on a disk that this is to make room on.
   const std::string path = options_.root + "/" + job;
   std::error_code error;
   fs::remove_all(path, error);
-  return error ? DiskError("log: cannot remove", path, error) : absl::OkStatus();
+  Status status = error ? DiskError("log: cannot remove", path, error) : absl::OkStatus();
+  for (const auto& [worker, spools] : known) {
+    status.Update(WriteCursor(worker, spools));
+    for (const std::string& spool : spools.order) {
+      Remember(worker, spool, spools.newest.at(spool));
+    }
+  }
+  return status;
 }
 
 LogFolder::Spools LogFolder::SpoolsOf(const std::string& worker) const {

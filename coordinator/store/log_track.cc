@@ -28,15 +28,19 @@ Status AppendDurably(const std::string& path, const std::string& text) {
   return absl::OkStatus();
 }
 
-std::string ReadRange(const std::string& path, uint64_t begin, uint64_t end) {
+// What cannot be read is no reason to throw it away.
+StatusOr<std::string> ReadRange(const std::string& path, uint64_t begin, uint64_t end) {
   const OwnedFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  return ReadText(file.get(), begin, end - begin);
+  if (!file.valid()) return DiskError("log: cannot open", path);
+  StatusOr<std::string> text = ReadExactly(file.get(), begin, end - begin);
+  if (!text.ok()) return Annotate(text.status(), "log: cannot read " + path);
+  return text;
 }
 
 // The last record in bytes [begin, end) of a file, and where it ends.
-std::optional<std::pair<LogRecord, uint64_t>> LastRecord(const std::string& path, uint64_t begin,
-                                                         uint64_t end) {
-  const std::string text = ReadRange(path, begin, end);
+StatusOr<std::optional<std::pair<LogRecord, uint64_t>>> LastRecord(const std::string& path,
+                                                                   uint64_t begin, uint64_t end) {
+  RING_ASSIGN_OR_RETURN(const std::string text, ReadRange(path, begin, end));
   size_t stop = text.rfind('\n');
   while (stop != std::string::npos) {
     const size_t before = stop == 0 ? std::string::npos : text.rfind('\n', stop - 1);
@@ -85,8 +89,10 @@ Status LogTrack::RecoverLast() {
   for (; !segments_.empty(); segments_.pop_back()) {
     Segment& segment = segments_.back();
     const uint64_t tail = segment.bytes > kTailBytes ? segment.bytes - kTailBytes : 0;
-    auto last = LastRecord(segment.path, tail, segment.bytes);
-    if (!last && tail > 0) last = LastRecord(segment.path, 0, segment.bytes);
+    RING_ASSIGN_OR_RETURN(auto last, LastRecord(segment.path, tail, segment.bytes));
+    if (!last && tail > 0) {
+      RING_ASSIGN_OR_RETURN(last, LastRecord(segment.path, 0, segment.bytes));
+    }
     if (last) {
       last_ = last->first;
       if (last->second == segment.bytes) return absl::OkStatus();
@@ -107,9 +113,10 @@ void LogTrack::ReadFirst() {
   first_ = {};
   if (segments_.empty()) return;
   first_.ordinal = segments_.front().first;
-  const std::string text =
+  const auto text =
       ReadRange(segments_.front().path, 0, std::min(segments_.front().bytes, kTailBytes));
-  const auto record = ParseRecord(text.substr(0, text.find('\n')));
+  if (!text.ok()) return;  // what was lost before it is not counted then
+  const auto record = ParseRecord(text->substr(0, text->find('\n')));
   if (record) first_ = *record;
 }
 

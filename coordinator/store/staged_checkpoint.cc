@@ -14,7 +14,9 @@
 namespace ringmaster::coordinator {
 namespace {
 
-constexpr size_t kMaxFiles = 1'000;
+// There are about five. Who reads a checkpoint has all of them open, and others may at the same
+// time.
+constexpr size_t kMaxFiles = 32;
 
 }  // namespace
 

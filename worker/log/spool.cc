@@ -28,13 +28,19 @@ constexpr uint64_t kMaxNumbers = uint64_t{1}
                                  << 40;  // in a segment, lost ones too: else it is damaged
 constexpr uint64_t kSegments = 16;       // that a full spool has
 
-// The number of the last whole line; `first` - 1 when there is none.
-uint64_t LastNumber(const std::string& path, uint64_t first, uint64_t bytes) {
+// The number of the last whole line; `first` - 1 when there is none. UNAVAILABLE: it cannot be
+// read, which is no reason to throw it away.
+StatusOr<uint64_t> LastNumber(const std::string& path, uint64_t first, uint64_t bytes) {
   uint64_t last = first - 1;
   const OwnedFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  const std::string text = ReadText(file.get(), 0, bytes);
-  for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
-    const auto line = ParseLine(text.substr(at, end - at));
+  const auto text = ReadExactly(file.get(), 0, bytes);
+  if (!text.ok()) {
+    return Error(absl::StatusCode::kUnavailable,
+                 "log spool: cannot read {}: {}; mend that, or move it away", path,
+                 Message(text.status()));
+  }
+  for (size_t at = 0, end; (end = text->find('\n', at)) != std::string::npos; at = end + 1) {
+    const auto line = ParseLine(text->substr(at, end - at));
     if (line && line->number() > last && line->number() - first < kMaxNumbers)
       last = line->number();
   }
@@ -73,7 +79,7 @@ Status Spool::TakeOver() {
   newest_ = same ? state.acknowledged : 0;
   for (; !segments_.empty(); segments_.pop_back()) {
     const Segment& last = segments_.back();
-    const uint64_t number = LastNumber(last.path, last.first, last.bytes);
+    RING_ASSIGN_OR_RETURN(const uint64_t number, LastNumber(last.path, last.first, last.bytes));
     if (number >= last.first) {
       newest_ = number;
       break;

@@ -28,7 +28,11 @@ const char* LevelName(spdlog::level::level_enum level) {
 
 void SpoolSink::BeginJob(const JobId& job) {
   MutexLock lock(mu_);
-  if (job != job_) spool_->BeginAnewIfDrained();
+  if (job != job_) {
+    // The end of the one before may come behind this, and changes nothing then.
+    if (!job_.empty()) Append(kEndLevel, std::chrono::system_clock::now(), "");
+    spool_->BeginAnewIfDrained();
+  }
   job_ = job;
 }
 

@@ -286,6 +286,35 @@ TEST_CASE("OpenCalls: answers that nobody takes keep the next calls waiting, in 
   }
 }
 
+TEST_CASE("OpenCalls: who is revoked while its call waits is not served") {
+  bool revoked = false;
+  OpenCalls calls{{[&](grpc::CallbackServerContext*) {
+                     Passage passage;
+                     passage.caller.identity = Eva();
+                     if (revoked)
+                       passage.refusal = {absl::UnauthenticatedError("it was"), "REVOKED"};
+                     return passage;
+                   },
+                   {},
+                   [] { return UnixTime(seconds(1'700'000'000)); }}};
+  int served = 0;
+  std::list<grpc::CallbackServerContext> contexts;
+  std::vector<grpc::ServerUnaryReactor*> sent;
+  for (int i = 0; i < 34; ++i) {
+    sent.push_back(calls.Answer(&contexts.emplace_back(), {"Access/Renew", CallKind::kShort},
+                                [&](UnaryCall* call) {
+                                  ++served;
+                                  call->Finish(grpc::Status::OK);
+                                }));
+  }
+  CHECK(served == 32);
+  sent[0]->OnDone();
+  CHECK(served == 33);
+  revoked = true;
+  for (size_t i = 1; i < sent.size(); ++i) sent[i]->OnDone();
+  CHECK(served == 33);
+}
+
 TEST_CASE("OpenCalls: who calls too often waits") {
   House house;
   for (int i = 0; i < 100; ++i) REQUIRE(house.Submit("eva").ok());

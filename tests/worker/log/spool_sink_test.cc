@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <catch2/catch.hpp>
+#include <string>
 #include <thread>
 
 #include "common/log.h"
@@ -37,6 +38,24 @@ TEST_CASE("SpoolSink: lines of a job are spooled at once, others are not") {
   CHECK(lines[4].level() == kEndLevel);
   CHECK(lines[4].job_id() == "j0001");
   CHECK(lines[4].text().empty());
+}
+
+TEST_CASE("SpoolSink: a job that begins before the end of the one before ends it") {
+  const TemporaryFolder folder;
+  const std::shared_ptr<Spool> spool = *Spool::Open({folder.path(), kMinSpoolBytes});
+  const auto sink = std::make_shared<SpoolSink>(spool);
+  spdlog::logger logger("test", sink);
+  sink->BeginJob(JobId("j0001"));
+  logger.info("one");
+  sink->BeginJob(JobId("j0001"));  // again: nothing
+  sink->BeginJob(JobId("j0002"));
+  sink->EndJob(JobId("j0001"));
+  logger.info("two");
+  std::string text;
+  for (const v1::SpooledLine& line : spool->Unacknowledged(size_t{1} << 30).lines) {
+    text += line.job_id() + " " + line.level() + " " + line.text() + "; ";
+  }
+  CHECK(text == "j0001 info one; j0001 end ; j0002 info two; ");
 }
 
 TEST_CASE("SpoolSink: threads that log together lose no line") {
