@@ -18,6 +18,8 @@ using TimePoint = std::chrono::steady_clock::time_point;
 // Nobody waits for a state that comes beside the ring; a source that stands still is noticed by
 // itself.
 constexpr std::chrono::hours kFollowLimit{24};
+// Of a source that sends nothing while it applies a step. One that is gone is noticed by keepalive.
+constexpr std::chrono::seconds kUpdateLimit{60};
 
 StatusOr<Sha256Digest> ToDigest(const std::string& bytes) {
   Sha256Digest digest;
@@ -166,7 +168,7 @@ bool CatchUp::Follow(TimePoint deadline, const std::stop_token& stop) {
   for (const v1::RingMember* source : Sources()) {
     const Status status = FollowFrom(*source, deadline, stop);
     if (status.ok()) return true;
-    follower_->GiveUp();
+    if (follower_ != nullptr) follower_->GiveUp();
     fetch_ = std::jthread();  // stops and joins
     if (stop.stop_requested()) return false;
     spdlog::warn("cannot follow, the state is fetched whole: {}", Message(status));
@@ -180,6 +182,7 @@ Status CatchUp::FollowFrom(const v1::RingMember& source, TimePoint deadline,
   RING_ASSIGN_OR_RETURN(const Sha256Digest digest, ToDigest(start_->digest()));
   FetchOptions options = OptionsFor(source);
   options.follows = Follows::kYes;
+  options.silence = kUpdateLimit;
   options.deadline = std::chrono::steady_clock::now() + kFollowLimit;
   follower_ = trainer_->Follow(source.name());
   fetch_ = std::jthread(

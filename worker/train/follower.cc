@@ -5,6 +5,8 @@
 
 #include "common/job/resolve.h"
 #include "common/log.h"
+#include "worker/state/watch.h"
+#include "worker/train/state_exchange.h"
 #include "worker/train/training_job.h"
 
 namespace ringmaster::worker {
@@ -93,6 +95,7 @@ Status Follower::TakeUp(const Sha256Digest& digest, const std::function<bool()>&
     return ended_ && !ended_->ok() ? *ended_ : absl::CancelledError("nobody waits for the state");
   }
   const StateFacts& facts = writer_.facts();
+  RING_RETURN_IF_ERROR(CheckEvaluations(facts, *job_->layout));
   if (facts.digest != digest) {
     return DataLoss("the state of step {} that arrives has digest {}, expected {}", facts.step,
                     Hex(facts.digest), Hex(digest));
@@ -149,6 +152,8 @@ Status Follower::BecomeWhole() {
       CheckChain(&state, [this](size_t count, const std::function<void(size_t)>& work) {
         job_->cores->ForEach(count, work);
       }));
+  // The source may have sent its last numbers before it looked at what this state was evaluated to.
+  (void)LookAt(job_->spec(), job_->newest_validation, job_->newest_test, &state);
   stage_ = Stage::kWhole;
   job_->follower = nullptr;
   ++job_->states_replaced;

@@ -155,9 +155,13 @@ State EmptyState(const TrainingJob& job) {
 
 namespace {
 
-// Evaluations come beside what the digest covers.
-Status CheckEvaluation(const std::optional<Evaluation>& evaluation, const StateLayout& layout) {
+Status CheckEvaluation(const std::optional<Evaluation>& evaluation, uint64_t step,
+                       const StateLayout& layout) {
   if (!evaluation) return absl::OkStatus();
+  if (evaluation->step > step) {
+    return DataLoss("a peer's evaluation is of step {}, its state of step {}", evaluation->step,
+                    step);
+  }
   for (const graph::Metric& metric : evaluation->metrics) {
     const bool known = metric.name == graph::kMinimized ||
                        std::ranges::any_of(layout.outputs(), [&](const graph::Output& output) {
@@ -172,10 +176,14 @@ Status CheckEvaluation(const std::optional<Evaluation>& evaluation, const StateL
 
 }  // namespace
 
+Status CheckEvaluations(const StateFacts& facts, const StateLayout& layout) {
+  RING_RETURN_IF_ERROR(CheckEvaluation(facts.validation, facts.step, layout));
+  return CheckEvaluation(facts.test, facts.step, layout);
+}
+
 Status AdoptState(IncomingState* incoming, const Sha256Digest& digest, TrainingJob* job) {
   const StateFacts& facts = incoming->facts();
-  RING_RETURN_IF_ERROR(CheckEvaluation(facts.validation, *job->layout));
-  RING_RETURN_IF_ERROR(CheckEvaluation(facts.test, *job->layout));
+  RING_RETURN_IF_ERROR(CheckEvaluations(facts, *job->layout));
   if (facts.digest != digest) {
     return DataLoss("the state of step {} that arrived has digest {}, expected {}", facts.step,
                     Hex(facts.digest), Hex(digest));

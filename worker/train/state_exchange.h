@@ -32,6 +32,9 @@ namespace ringmaster::worker {
 // Room for a state of a peer.
 [[nodiscard]] State EmptyState(const TrainingJob& job);
 
+// DATA_LOSS: what came beside a state, which no digest covers, is not of this model or that step.
+[[nodiscard]] Status CheckEvaluations(const StateFacts& facts, const StateLayout& layout);
+
 // Replaces the state and the newest evaluations by what arrived; shards folded for the former state
 // are dropped. DATA_LOSS: not whole, or not of `digest`. The job is as before after an error. Step
 // thread, no run is on.

@@ -281,12 +281,13 @@ Status StepLoop::KeepUp(Follower::Awaits awaits) {
 }
 
 Status StepLoop::Finish(const exact::Record& total, ReducedSums sums) {
-  RING_RETURN_IF_ERROR(KeepUp(Follower::Awaits::kNextState));
+  // First: who fails does not wait for a state that nobody will have.
   const StatusOr<Verdict> verdict = Judge(*job_, total);
   if (!verdict.ok()) {
     Farewell();
     return verdict.status();
   }
+  RING_RETURN_IF_ERROR(KeepUp(Follower::Awaits::kNextState));
   const PhaseScope phase(&job_->pulse, "update", &times_.update);
   if (Predicts(job_->spec())) {
     TakeRows(job_, total, reducer_.TakeRows());

@@ -157,7 +157,8 @@ RunResult Trainer::Run(const Assignment& assignment, const RunPeers& peers,
     if (follower_ != nullptr) follower_->GiveUp();
     return Refused(status);
   }
-  if (job_->weights_stale) {
+  // While the job follows, pieces come to the weights' places; they are refreshed when it is whole.
+  if (job_->weights_stale && job_->follower == nullptr) {
     if (const Status refreshed = job_->RefreshWeights(); !refreshed.ok()) return Refused(refreshed);
   }
   spdlog::info("run begins: job={} generation={} rank={} of={} shards={} step={}{}",

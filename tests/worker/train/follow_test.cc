@@ -1,7 +1,11 @@
 // A job that follows its ring while its state is on its way.
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <functional>
 #include <limits>
 #include <random>
+#include <thread>
 
 #include "tests/worker/train/follow_case.h"
 
@@ -140,6 +144,57 @@ TEST_CASE("Follow: nor does it matter that gradients are clipped, or steps skipp
   RequireFollows(spec, hooks);
 }
 
+// All pieces but the first come while the source evaluates: its last numbers were read before it
+// looked at the outcome, and S(2) is whole at the joiner when both have looked.
+TEST_CASE("Follow: what is watched is that of the state that the joiner has in the end") {
+  v1::JobSpec spec = AveragedSpec();
+  spec.mutable_validation()->set_split(0.2);  // two steps an epoch
+  spec.set_epochs(3);
+  spec.mutable_checkpoint()->set_best("validation/loss");
+  std::atomic<bool> follows = false, evaluates = false, sent = false;
+  const auto wait = [](const std::function<bool()>& until) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!until() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    return until() ? absl::OkStatus() : absl::DeadlineExceededError("late");
+  };
+  FakeHooks hooks;
+  hooks.before_evaluation = [&](const ShardInput& input) {
+    if (!follows || input.step != 2) return;
+    evaluates = true;
+    (void)wait([&] { return sent.load(); });
+  };
+  FakeCase job(OnHost(hooks), spec);
+  const auto reference = job.Run(kAlone);
+  RequireFinished(reference);
+  Ring ring(&job);
+  const Generation generation = ring.Begin(0);
+  const Trainer& source = *ring.trainers[0];
+  Trainer& joiner = *ring.trainers[2];
+  follows = true;
+  const auto one_of_each = [&](uint64_t step) {
+    return wait([&] { return step == 2 ? evaluates.load() : source.pulse().applied > step; });
+  };
+  const std::shared_ptr<Follower> follower = joiner.Follow("source");
+  std::jthread feed([&] {
+    const auto opened = source.Open(0, Follows::kYes);
+    const Status status = opened.ok()
+                              ? SendAll(opened->get(), follower.get(), {.before_read = one_of_each})
+                              : opened.status();
+    sent = true;
+    follower->End(status);
+  });
+  REQUIRE(follower->TakeUp(source.digest(), [] { return false; }) == absl::OkStatus());
+  for (const RunResult& result : RunGeneration(generation)) {
+    INFO(result.reason);
+    REQUIRE(result.end == RunEnd::kFinished);
+    REQUIRE(result.digest == reference[0].run.digest);
+  }
+  REQUIRE(ring.told.whole);
+  const auto checkpoint = joiner.MakeCheckpoint();
+  REQUIRE(checkpoint.ok());
+  REQUIRE(checkpoint->manifest_sha256 == LastManifest(reference));
+}
+
 TEST_CASE("Follow: who stops before its state is whole holds what it held, and gives none of it") {
   FakeCase job(OnHost(), AveragedSpec());
   const auto reference = job.Run(kAlone);
@@ -200,6 +255,43 @@ TEST_CASE("Follow: a state of another digest is not taken up") {
   const Status status = follower->TakeUp(joiner.digest(), [] { return false; });
   REQUIRE(status.code() == absl::StatusCode::kDataLoss);
   REQUIRE(joiner.applied() == 0);
+}
+
+// A source that says something else of its evaluations.
+struct Misled final : StateSource {
+  Misled(std::unique_ptr<StateSource> source, const Evaluation& test)
+      : of(std::move(source)), its(of->facts()) {
+    its.test = test;
+  }
+  [[nodiscard]] const StateFacts& facts() const override { return its; }
+  [[nodiscard]] uint64_t PieceEnd(uint64_t offset) const override { return of->PieceEnd(offset); }
+  StatusOr<uint64_t> Read(uint64_t offset, std::span<uint8_t> to) override {
+    return of->Read(offset, to);
+  }
+  std::unique_ptr<StateSource> of;
+  StateFacts its;
+};
+
+TEST_CASE("Follow: evaluations that no state of that step has are refused") {
+  FakeCase job(OnHost(), AveragedSpec());
+  Ring ring(&job);
+  (void)ring.Begin(1);
+  Trainer& joiner = *ring.trainers[2];
+  const uint64_t at = ring.trainers[0]->applied();
+  for (const Evaluation& test :
+       {Evaluation{at + 1, {{"loss", 0.5}}}, Evaluation{at, {{"no metric", 0.5}}},
+        Evaluation{at, {{"loss", std::numeric_limits<double>::quiet_NaN()}}}}) {
+    auto opened = ring.trainers[0]->Open(at, Follows::kYes);
+    INFO(Message(opened.status()));
+    REQUIRE(opened.ok());
+    Misled source(*std::move(opened), test);
+    const std::shared_ptr<Follower> follower = joiner.Follow("source");
+    std::jthread feed([&] { follower->End(SendAll(&source, follower.get(), {})); });
+    CHECK(follower->TakeUp(source.its.digest, [] { return false; }).code() ==
+          absl::StatusCode::kDataLoss);
+    CHECK(joiner.applied() == 0);
+    follower->GiveUp();
+  }
 }
 
 TEST_CASE("Follow: what is not updated element by element on the host is fetched whole") {
