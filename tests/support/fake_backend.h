@@ -96,6 +96,9 @@ class FakeWeights : public Weights {
     return SetStatistics(moving_means, moving_variances);
   }
 
+  // They enter no hash.
+  Status LoadFrozen(std::span<const float>) override { return absl::OkStatus(); }
+
   [[nodiscard]] uint64_t DeviceBytes(const DeviceStateOptions* state) const override {
     if (hooks_ == nullptr) return 0;
     return state == nullptr ? hooks_->device_bytes / 2 : hooks_->device_bytes;

@@ -152,6 +152,7 @@ Status Follower::BecomeWhole() {
       CheckChain(&state, [this](size_t count, const std::function<void(size_t)>& work) {
         job_->cores->ForEach(count, work);
       }));
+  RING_RETURN_IF_ERROR(CheckFrozen(state, *room_, *job_));
   // The source may have sent its last numbers before it looked at what this state was evaluated to.
   (void)LookAt(job_->spec(), job_->newest_validation, job_->newest_test, &state);
   stage_ = Stage::kWhole;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -181,6 +182,18 @@ Status CheckEvaluations(const StateFacts& facts, const StateLayout& layout) {
   return CheckEvaluation(facts.test, facts.step, layout);
 }
 
+Status CheckFrozen(const State& arrived, const State& own, const TrainingJob& job) {
+  // Who lacks the job's beginning, or its predecessor's end, has them from others alone.
+  if (job.lacks_init || job.spec().has_continues()) return absl::OkStatus();
+  const std::span<const float> theirs = arrived.frozen.span(), ours = own.frozen.span();
+  if (theirs.size_bytes() == 0 ||
+      std::memcmp(theirs.data(), ours.data(), theirs.size_bytes()) == 0) {
+    return absl::OkStatus();
+  }
+  return DataLoss("frozen parameters of a state of step {} are not those that the job begins with",
+                  arrived.step);
+}
+
 Status AdoptState(IncomingState* incoming, const Sha256Digest& digest, TrainingJob* job) {
   const StateFacts& facts = incoming->facts();
   RING_RETURN_IF_ERROR(CheckEvaluations(facts, *job->layout));
@@ -192,6 +205,7 @@ Status AdoptState(IncomingState* incoming, const Sha256Digest& digest, TrainingJ
       State fresh, incoming->Finish([job](size_t count, const std::function<void(size_t)>& work) {
         job->cores->ForEach(count, work);
       }));
+  RING_RETURN_IF_ERROR(CheckFrozen(fresh, *job->state, *job));
   RING_RETURN_IF_ERROR(Replace(std::move(fresh), {facts.validation, facts.test}, job));
   job->checkpoints.Rewind();
   return absl::OkStatus();

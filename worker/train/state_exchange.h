@@ -35,6 +35,10 @@ namespace ringmaster::worker {
 // DATA_LOSS: what came beside a state, which no digest covers, is not of this model or that step.
 [[nodiscard]] Status CheckEvaluations(const StateFacts& facts, const StateLayout& layout);
 
+// DATA_LOSS: what is frozen in a state that arrived, which no digest covers, is not what this job
+// began with, in `own`; where it knows that.
+[[nodiscard]] Status CheckFrozen(const State& arrived, const State& own, const TrainingJob& job);
+
 // Replaces the state and the newest evaluations by what arrived; shards folded for the former state
 // are dropped. DATA_LOSS: not whole, or not of `digest`. The job is as before after an error. Step
 // thread, no run is on.

@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "tests/support/model_option.h"
 #include "tests/worker/train/follow_case.h"
 
 namespace ringmaster::worker {
@@ -255,6 +256,44 @@ TEST_CASE("Follow: a state of another digest is not taken up") {
   const Status status = follower->TakeUp(joiner.digest(), [] { return false; });
   REQUIRE(status.code() == absl::StatusCode::kDataLoss);
   REQUIRE(joiner.applied() == 0);
+}
+
+TEST_CASE("Follow: what is frozen, which no digest covers, is what the job begins with") {
+  v1::JobSpec spec = AveragedSpec();
+  testing::SetHidden({8}, spec.mutable_model());
+  spec.add_freeze("dense1/*");
+  FakeCase job(OnHost(), spec);
+  for (const bool flips : {false, true}) {
+    Ring ring(&job);
+    const Generation generation = ring.Begin(1);
+    const Trainer& source = *ring.trainers[0];
+    const auto opened = source.Open(source.applied(), Follows::kYes);
+    REQUIRE(opened.ok());
+    size_t pieces = 0;
+    for (uint64_t at = 0; at < (*opened)->facts().bytes; at = (*opened)->PieceEnd(at)) ++pieces;
+    const auto spoil = [&](size_t number, uint64_t, std::span<uint8_t> bytes) {
+      if (flips && number + 2 == pieces) bytes[5] ^= 1;  // the last are numbers
+      return absl::OkStatus();
+    };
+    const auto feed = FollowFrom(source, ring.trainers[2].get(), {.before_write = spoil});
+    REQUIRE(feed.ok());
+    const RunResult result = RunGeneration(generation)[2];
+    INFO(result.reason);
+    CHECK(ring.told.whole == !flips);
+    // And of a state that is fetched whole.
+    const uint64_t last = source.applied();
+    auto copy = CopyOf(source, last);
+    REQUIRE(copy.ok());
+    const auto whole = source.Open(last);
+    REQUIRE(whole.ok());
+    std::vector<uint64_t> ends = {0};
+    while (ends.back() < copy->bytes.size()) ends.push_back((*whole)->PieceEnd(ends.back()));
+    if (flips) copy->bytes[ends[ends.size() - 3] + 5] ^= 1;
+    const auto other = job.Prepare();
+    CHECK(AdoptCopy(*copy, source.digest(), other->get()).ok() == !flips);
+    CHECK((result.reason.find("frozen parameters") != std::string::npos) == flips);
+    if (flips) CHECK(result.neighbour == "source");
+  }
 }
 
 // A source that says something else of its evaluations.
