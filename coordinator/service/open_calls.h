@@ -4,14 +4,14 @@
 // the daemon; thread-safe. It knows methods by what they cost alone; who may call which is the
 // gate's.
 //
-// An answer takes room until gRPC has sent it, which the caller may know before we do. So a call
-// with one answer is
+// An answer takes room until gRPC has sent it, which the caller may know before we do. The stages
+// of a call with one answer are
 //
 //   waiting -> served -> answered -> gone
 //
-// : of waiting and served ones an identity may have so many, or it is refused; served and answered
-// ones are never more than that, and who finds them so many waits. Whoever calls one after the
-// other is thus never refused, and answers that nobody takes are no more than calls.
+// Waiting and served ones of an identity are so many at most: one more is refused. Served and
+// answered ones are no more than that either: who finds them so many waits. Whoever calls one after
+// the other is thus never refused, and answers that nobody takes are no more than calls.
 #pragma once
 
 #include <grpcpp/server_context.h>
