@@ -58,8 +58,8 @@ bool AwaitConnection(grpc::Channel& channel, std::chrono::steady_clock::time_poi
                      const std::function<bool()>& stop);
 
 // Why an Acceptor does not let this process in, as it says to whoever connects: gRPC has no words
-// for that ("Trying to connect an http1.x server"). Empty: it says something else,
-// or nothing within `limit`. A line of printable ASCII.
+// for that ("Trying to connect an http1.x server"). Empty: it says something else, or nothing
+// within `limit`. A line of printable ASCII.
 [[nodiscard]] std::string RefusalAt(const Address& address, std::chrono::milliseconds limit);
 
 }  // namespace ringmaster

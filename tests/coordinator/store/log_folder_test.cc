@@ -1,5 +1,8 @@
 #include "coordinator/store/log_folder.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -229,6 +232,29 @@ TEST_CASE("LogFolder: half a record is cut off at the next start, and comes agai
   CHECK(f.Store(ChunkOf({3, 4})) == 4);
   CHECK(f.Read() == "a1 a2 a3 a4");
   CHECK(f.folder->Lost("j0001") == 0);
+}
+
+TEST_CASE("LogFolder: a file that cannot be read at the start is an error, and stays") {
+  LogDisk f;
+  f.Store(ChunkOf({1, 2}));
+  const std::string job = f.temporary.path() + "/j0001", path = job + "/" + f.Files()[0];
+  f.folder.reset();
+  // Who may read all is somebody else meanwhile, whose the folders are, but not the file.
+  const bool may_all = geteuid() == 0;
+  REQUIRE(chmod(path.c_str(), may_all ? 0600 : 0) == 0);
+  if (may_all) {
+    constexpr uid_t kNobody = 65'534;
+    REQUIRE(chown(f.temporary.path().c_str(), kNobody, 0) == 0);
+    REQUIRE(chown(job.c_str(), kNobody, 0) == 0);
+    if (seteuid(kNobody) != 0) return;  // not in this sandbox
+  }
+  const Status opened = LogFolder::Open(f.options).status();
+  if (may_all) REQUIRE(seteuid(0) == 0);
+  CHECK(opened.code() == absl::StatusCode::kUnavailable);
+  CHECK(Message(opened).find(path) != std::string::npos);
+  REQUIRE(chmod(path.c_str(), 0600) == 0);
+  f.Restart();
+  CHECK(f.Read() == "a1 a2");
 }
 
 TEST_CASE("LogFolder: what a damaged file has lost is shown") {
